@@ -1,0 +1,87 @@
+"""Model: Request -> Completion. The one boundary between the protocol and whatever writes text."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Literal, Protocol
+
+from msgspec import Struct
+
+from meshheal.types import AgentId, Message, TaskId, Usage
+
+Purpose = Literal["produce", "review", "deliberate", "takeover", "probe"]
+PURPOSES: tuple[Purpose, ...] = ("produce", "review", "deliberate", "takeover", "probe")
+
+
+class Sampling(Struct, frozen=True, gc=False):
+    """How to sample. `n` completions are asked for in one request; its prompt is billed once."""
+
+    temperature: float = 0.7
+    max_tokens: int = 4096
+    n: int = 1
+
+
+class CallKey(Struct, frozen=True, gc=False):
+    """Identity of a call across methods, runtimes and replays: never the method's or the run's name.
+
+    `item` is the task, `subject` the producer whose answer is looked at (the agent itself when it produces), `n` counts
+    calls that are alike in everything else.
+    """
+
+    item: TaskId
+    agent: AgentId
+    purpose: Purpose
+    subject: AgentId
+    n: int = 0
+    branch: int = 0
+
+
+class Request(Struct, frozen=True, gc=False):
+    """What a model is asked. The shared part of the prompt (task, then answer) comes first in `messages`."""
+
+    messages: tuple[Message, ...]
+    sampling: Sampling
+    key: CallKey
+
+
+class Completion(Struct, frozen=True, gc=False):
+    """What came back: `texts` has `sampling.n` entries. `reasoning` is kept apart from content.
+
+    `finish` is `stop`, `length` (cut by max_tokens) or `error`; `latency` is in seconds of the runtime's clock.
+    """
+
+    texts: tuple[str, ...]
+    usage: Usage
+    latency: float = 0.0
+    finish: Literal["stop", "length", "error"] = "stop"
+    reasoning: tuple[str, ...] = ()
+
+
+class Model(Protocol):
+    """Anything that answers requests. `name` appears in logs; `family` groups models that err together."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def family(self) -> str: ...
+
+    @property
+    def nature(self) -> Literal["simulated", "recorded", "live"]: ...
+
+    async def complete(self, request: Request) -> Completion:
+        """Answer `request`; raises `ModelError` where no completion can be had."""
+        ...
+
+
+@lru_cache(maxsize=4096)
+def text_id(text: str) -> str:
+    """Identity of a long text in a log: 16 hex digits of its BLAKE2b hash."""
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+
+
+def prompt_id(messages: tuple[Message, ...]) -> str:
+    """Identity of a prompt: equal if and only if roles and contents are equal."""
+    whole = "|".join([f"{m.role}:{text_id(m.content)}" for m in messages])
+    return blake2b(whole.encode(), digest_size=8).hexdigest()
