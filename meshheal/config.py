@@ -44,7 +44,7 @@ class Reviewing(Section):
     repeat: Literal["adaptive", "always"] = Field("adaptive", description=(
         "Repeat only low or near-cut scores, or every score."))
     committee: int = Field(3, ge=1, description=(
-        "Members c of a committee, the first-look reviewer not counted. More members cost c calls each time."))
+        "Members c of a committee. The first-look reviewer is one of them and its score stands, so c - 1 more are asked."))
     disagree_at: float = Field(0.4, ge=0, le=1, description=(
         "Spread of the members' scores from which they see one another's reasons and score once more."))
     verdict: Literal["median", "minority_veto"] = Field("median", description=(
@@ -76,6 +76,12 @@ class Detector(Section):
         "Bets of the mixture, per unit of score. Small ones find mild degradation, large ones find gross degradation sooner."))
     drop: float = Field(0.1, gt=0, lt=1, description=(
         "Smallest fall of the mean score (0..1) worth acting on. Lower finds milder degradation, and takes longer to rule out chance."))
+    shift: float = Field(0.3, gt=0, lt=1, description=(
+        "Fall of the mean score (0..1) that the Bernoulli and Gaussian CUSUM are tuned to. Slower for smaller and for much larger ones."))
+    memory: int = Field(20, ge=2, description=(
+        "Scores that ewma, beta-reputation, outlier-ejection and fixed-threshold look back on. More is steadier and slower."))
+    level: float = Field(0.6, gt=0, le=1, description=(
+        "Mean score below which fixed-threshold finds evidence. Higher finds milder degradation and blames weak healthy agents."))
     suspect_at: float = Field(1.6, gt=1, description=(
         "Evidence (1 is none) from which an agent is suspect. Lower reacts to a single bad score and spends more probes on healthy agents."))
     clear_at: float = Field(1.2, ge=1, description="Evidence at or below which suspicion closes. Must be below suspect_at.")
@@ -92,6 +98,8 @@ class Detector(Section):
         "Observations' worth of belief that an agent is like its peers. Higher adapts slower."))
     pool_prior: float = Field(8.0, gt=0, description=(
         "Observations' worth of belief that a task kind is like its ability, and an ability like all."))
+    window: float = Field(100.0, gt=1, description=(
+        "Scores an agent keeps per cell and offset before older ones fade by half. Longer is steadier, shorter follows drift."))
     min_peers: int = Field(2, ge=1, description="Peers with data that a reference needs; with fewer nothing is tested.")
     min_eligible: int = Field(2, ge=1, description=(
         "Producers an ability must keep in the neighbourhood: an exclusion that would leave fewer is withheld."))

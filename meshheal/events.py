@@ -8,7 +8,7 @@ part of the hash. `step` counts the model calls that the task had cost when the 
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Protocol
 
 from msgspec import Struct
 
@@ -138,6 +138,8 @@ class ModelCalled(Event, frozen=True, kw_only=True, gc=False):
     failure: str = ""
     branch: int = 0
     inputs: tuple[EventId, ...] = ()
+    probing: bool = False
+    """The call served a probe: the probe itself, or the review of one."""
     reasoning: tuple[str, ...] = ()
 
 
@@ -339,3 +341,15 @@ AnyEvent = (
     | ReviewersUninformative
     | CorrelatedDegradation
 )
+
+
+class Log(Protocol):
+    """Where events go: a file, or memory."""
+
+    def write(self, event: Event) -> None:
+        """Append one event."""
+        ...
+
+    def text(self, text: str) -> str:
+        """Keep a long text once; return its `text_id`."""
+        ...

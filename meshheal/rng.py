@@ -81,3 +81,19 @@ class Stream:
         for i in range(len(items) - 1, 0, -1):
             j = self.index(i + 1)
             items[i], items[j] = items[j], items[i]
+
+
+_MASK = (1 << 64) - 1
+
+
+def mix(a: int, b: int) -> int:
+    """A well-mixed 64-bit integer from two (the finaliser of SplitMix64): cheap ranks for rendezvous hashing."""
+    z = (a ^ (b * 0x9E3779B97F4A7C15 + 0x632BE59BD9B4E019)) & _MASK
+    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & _MASK
+    return z ^ (z >> 31)
+
+
+def number(*name: object) -> int:
+    """A 64-bit integer for a name."""
+    return int.from_bytes(blake2b(repr(name).encode(), digest_size=8).digest(), "little")

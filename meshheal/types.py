@@ -88,12 +88,12 @@ class Unscored(Struct, frozen=True, gc=False):
 Review = Score | Unscored
 
 
-class ReviewRecord(Struct, frozen=True):
+class ReviewRecord(Struct, frozen=True, omit_defaults=True):
     """What the neighbours of a producer learn about one of its outputs.
 
     `score` was obtained as `channel` says and is all that a detector reads. `committee` is the verdict where one was
-    asked, `votes` the single opinions behind it as (reviewer, score). `family` says from whose answers a probe's
-    reference came: `other` model families than the producer's, or also its `own`; references are kept apart by it.
+    asked, `votes` the single opinions behind it as (reviewer, score). `family` says how a probe was judged: against
+    answers of `other` model families than the producer's, or also of its `own`, or `reviewed` as a first look is.
     """
 
     id: str
@@ -108,6 +108,6 @@ class ReviewRecord(Struct, frozen=True):
     time: float
     committee: float | None = None
     votes: tuple[tuple[AgentId, float], ...] = ()
-    family: Literal["other", "own"] = "other"
+    family: Literal["other", "own", "reviewed"] = "reviewed"
     tranche: bool = False
     """A probe with a reference from before the frozen date: reads the group as well as the agent."""

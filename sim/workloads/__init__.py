@@ -1,0 +1,79 @@
+"""Workloads: tasks with checkable answers, by ability. Declared with `gym(...)`, `bbh(...)`, `math(...)`, `mmlu_pro(...)`.
+
+The declaration is a `WorkloadSpec`; `load` turns a name into a `Workload`. Modules of the same names hold the workloads
+themselves; import from them by `from sim.workloads.mmlu_pro import ...`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from msgspec import Struct
+
+from meshheal.errors import UsageError
+
+# These imports come before the functions of the same names, so that `sim.workloads.gym` is the function from here on.
+from sim.workloads import bbh as _bbh
+from sim.workloads import grading
+from sim.workloads import gym as _gym
+from sim.workloads import math as _math
+from sim.workloads import mmlu_pro as _mmlu_pro
+from sim.workloads.sheet import AnswerSheet, Benchmark, Item, Workload, base_id, repeated
+
+__all__ = [
+    "NAMES", "AnswerSheet", "Benchmark", "Item", "Workload", "WorkloadSpec", "base_id", "bbh", "grading", "gym", "load",
+    "math", "mmlu_pro", "repeated",
+]  # fmt: skip
+
+NAMES = ("gym:math", "bbh", "math", "mmlu_pro")
+"""The workloads that `load` knows."""
+
+
+class WorkloadSpec(Struct, frozen=True):
+    """A workload as an experiment declares it: `tasks` is the length of the stream, `data` a file or folder, if any."""
+
+    name: str
+    tasks: int = 630
+    data: str | None = None
+
+    def load(self, seed: int = 0, download: bool = True) -> Workload:
+        """The workload declared here; raises `UsageError` as `load` does."""
+        return load(self.name, None if self.data is None else Path(self.data), self.tasks, seed, download)
+
+
+def gym(subject: str = "math", tasks: int = 630) -> WorkloadSpec:
+    """Generated tasks of a subject."""
+    return WorkloadSpec(f"gym:{subject}", tasks)
+
+
+def bbh(tasks: int = 630, data: str | None = None) -> WorkloadSpec:
+    """BIG-Bench Hard; `data` is the folder of its files."""
+    return WorkloadSpec("bbh", tasks, data)
+
+
+def math(tasks: int = 630, data: str | None = None) -> WorkloadSpec:
+    """The MATH test set; `data` is its test.jsonl."""
+    return WorkloadSpec("math", tasks, data)
+
+
+def mmlu_pro(tasks: int = 630, data: str | None = None) -> WorkloadSpec:
+    """MMLU-Pro; `data` is a published model_outputs_* file or a folder of them."""
+    return WorkloadSpec("mmlu_pro", tasks, data)
+
+
+def load(name: str, data: Path | None = None, tasks: int = 630, seed: int = 0, download: bool = True) -> Workload:
+    """The workload called `name` (`gym:math`, `bbh`, `math`, `mmlu_pro`).
+
+    Without `data` all but gym are fetched from the Hugging Face hub, if `download`; the revision is in `source`. `tasks`
+    and `seed` are what the caller means to draw; drawing itself is `Workload.tasks`. Raises `UsageError` with one line
+    for an unknown name, data that cannot be had, and files that are missing, empty, cut off or of another format.
+    """
+    if tasks < 1:
+        raise UsageError(f"workload {name}: {tasks} tasks asked for; give at least 1")
+    group, colon, subject = name.partition(":")
+    if group == "gym":
+        return _gym.load(subject if colon else "math")
+    loaders = {"bbh": _bbh.load, "math": _math.load, "mmlu_pro": _mmlu_pro.load}
+    if name not in loaders:
+        raise UsageError(f"workload: unknown name {name!r}; choose one of {', '.join(NAMES)}")
+    return loaders[name](data, download)

@@ -1,0 +1,384 @@
+"""What one observer believes of its neighbours: states, the evidence behind them, and the guards on exclusion.
+
+Pure bookkeeping: records come in, changes of belief come out; no I/O, no clock, no randomness.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from meshheal.config import Settings
+from meshheal.detector import Detector, ReturnTest, make
+from meshheal.events import State
+from meshheal.reference import Levels, Offset, stratum_of
+from meshheal.types import ANY, Ability, AgentId, ReviewRecord
+
+
+class Neighbour(Struct, frozen=True):
+    """What is public about an agent: its abilities, the model family it declares, and its own neighbours."""
+
+    id: AgentId
+    abilities: tuple[Ability, ...]
+    family: str
+    neighbours: tuple[AgentId, ...]
+
+
+class Change(Struct, frozen=True):
+    """A change of belief. `ability` is empty where it concerns the whole agent."""
+
+    agent: AgentId
+    ability: Ability
+    before: State
+    to: State
+    evidence: float
+    reason: str
+
+
+class Withheld(Struct, frozen=True):
+    """An exclusion that a guard kept back."""
+
+    agent: AgentId
+    ability: Ability
+    guard: Literal["min_eligible", "max_excluded_fraction"]
+    evidence: float
+
+
+class Moved(Struct, frozen=True):
+    """Evidence against an agent crossed a power of two."""
+
+    agent: AgentId
+    evidence: float
+
+
+class Shadowed(Struct, frozen=True):
+    """A detector in shadow crossed its threshold."""
+
+    agent: AgentId
+    detector: str
+    evidence: float
+
+
+_CLEARED_AFTER = 4
+"""Scores that an ability must have to its credit before it is left out of a conviction."""
+
+Finding = Change | Withheld | Moved | Shadowed
+
+_PENDING_LIMIT = 64
+"""Residuals held while suspicion is open; more than that and the oldest are taken as they are."""
+
+
+class Opinion:
+    """All that an observer holds about one neighbour."""
+
+    __slots__ = (
+        "abilities", "by_ability", "counts", "evidence", "excluded_abilities", "last_seen", "offset", "pending", "power",
+        "probation_left", "returning", "shadows", "state", "wide", "withheld",
+    )
+
+    def __init__(self, neighbour: Neighbour, settings: Settings) -> None:
+        d = settings.detector
+        self.abilities = neighbour.abilities
+        self.state: State = "healthy"
+        self.excluded_abilities: set[Ability] = set()
+        self.wide: Detector = make(d.kind, d)
+        self.by_ability: dict[Ability, Detector] = {}
+        self.offset = Offset(d.own_offset_prior, d.own_offset_max if d.own_offset else 0.0, d.window)
+        self.pending: list[tuple[ReviewRecord, float]] = []
+        self.counts: dict[Ability, int] = {}
+        """Scores each detector in `by_ability` has read since it started."""
+        self.returning: dict[Ability, ReturnTest] = {}
+        """Tests in the other direction: per excluded ability, or under "" for the whole agent."""
+        self.probation_left = 0
+        self.shadows: dict[str, Detector] = {kind: make(kind, d) for kind in d.shadow}
+        self.evidence = 1.0
+        self.power = 0
+        self.withheld = False
+        self.last_seen = 0
+        """Ordinal, among the observer's records, of the last one about this agent."""
+
+    def fresh(self) -> None:
+        """Start the tests anew."""
+        self.wide.reset()
+        self.by_ability.clear()
+        self.counts.clear()
+        self.returning.clear()
+        self.evidence = 1.0
+        self.power = 0
+        self.withheld = False
+
+    def state_of(self) -> Any:
+        return {
+            "state": self.state, "excluded_abilities": sorted(self.excluded_abilities), "wide": self.wide.state(),
+            "by_ability": {a: d.state() for a, d in self.by_ability.items()}, "offset": self.offset.state(),
+            "pending": list(self.pending), "returning": {a: t.state() for a, t in self.returning.items()},
+            "counts": dict(self.counts), "probation_left": self.probation_left, "shadows": {k: d.state() for k, d in self.shadows.items()},
+            "evidence": self.evidence, "power": self.power, "withheld": self.withheld, "last_seen": self.last_seen,
+        }
+
+    def restore(self, state: Any, settings: Settings) -> None:
+        self.state = state["state"]
+        self.excluded_abilities = set(state["excluded_abilities"])
+        self.wide.restore(state["wide"])
+        self.by_ability = {}
+        for ability, inner in state["by_ability"].items():
+            self.by_ability[ability] = make(settings.detector.kind, settings.detector)
+            self.by_ability[ability].restore(inner)
+        self.offset.restore(state["offset"])
+        self.pending = list(state["pending"])
+        self.counts = dict(state["counts"])
+        self.returning = {}
+        for ability, inner in state["returning"].items():
+            self.returning[ability] = ReturnTest(settings.recovery.return_bets, settings.recovery.return_margin)
+            self.returning[ability].restore(inner)
+        self.probation_left = state["probation_left"]
+        for kind, inner in state["shadows"].items():
+            self.shadows[kind].restore(inner)
+        self.evidence, self.power = state["evidence"], state["power"]
+        self.withheld, self.last_seen = state["withheld"], state["last_seen"]
+
+
+class Beliefs:
+    """One observer's judgement of its neighbours.
+
+    `me` is the observer's own id and `mine` its abilities: it counts itself among the eligible producers of its closed
+    neighbourhood, but never judges itself.
+    """
+
+    def __init__(
+        self, me: AgentId, mine: Iterable[Ability], neighbours: Mapping[AgentId, Neighbour], settings: Settings
+    ) -> None:
+        self._settings = settings
+        self._me = me
+        self._mine = frozenset(mine) | {ANY}
+        self._neighbours = neighbours
+        self.opinions = {n: Opinion(neighbour, settings) for n, neighbour in neighbours.items()}
+        self._levels = Levels(settings.detector.pool_prior, settings.detector.window)
+        d = settings.detector
+        base = d.arl0 if d.threshold == "guaranteed" else d.exclude_at
+        self.exclude_at = base * max(1, len(neighbours))
+        self._seen = 0
+        self._excluded_by: set[AgentId] = set()
+
+    # --- questions -----------------------------------------------------------------------------------------------
+
+    def state(self, agent: AgentId, ability: Ability | None = None) -> State:
+        """What is believed of a neighbour, or of one ability of it; of itself, what most of its neighbours tell it."""
+        opinion = self.opinions.get(agent)
+        if opinion is None:
+            return "excluded" if agent == self._me and self.shunned else "healthy"
+        if ability is not None and ability in opinion.excluded_abilities:
+            return "excluded"
+        return opinion.state
+
+    @property
+    def shunned(self) -> bool:
+        """Whether more than half of the neighbours exclude the observer itself."""
+        return 2 * len(self._excluded_by) > len(self.opinions)
+
+    def told(self, by: AgentId, excluded: bool) -> None:
+        """A neighbour tells that it excludes the observer, or no longer does."""
+        (self._excluded_by.add if excluded else self._excluded_by.discard)(by)
+
+    def evidence(self, agent: AgentId) -> float:
+        opinion = self.opinions.get(agent)
+        return 1.0 if opinion is None else opinion.evidence
+
+    def expected(self, record: ReviewRecord) -> float | None:
+        """b of the design: level of the peers plus own offset, in [0, 1]; None without a reference."""
+        level = self._levels.expected(record, self._settings.detector.min_peers)
+        if level is None:
+            return None
+        own = self.opinions[record.producer].offset.value(stratum_of(record))
+        return min(max(level + own, 0.0), 1.0)
+
+    def least_seen(self, among: Iterable[AgentId]) -> list[AgentId]:
+        """The agents in the order in which something was last heard of their work, longest ago first."""
+        return sorted(among, key=lambda a: (self.opinions[a].last_seen, a))
+
+    # --- evidence ------------------------------------------------------------------------------------------------
+
+    def observe(self, record: ReviewRecord) -> list[Finding]:
+        """Take one review record of a neighbour; return what changed."""
+        opinion = self.opinions.get(record.producer)
+        if opinion is None:
+            return []
+        self._seen += 1
+        opinion.last_seen = self._seen
+        expected = self.expected(record)
+        if opinion.state == "excluded" or record.ability in opinion.excluded_abilities:
+            return self._observe_excluded(opinion, record, expected)
+        if expected is None:
+            self._levels.learn(record)
+            return []
+        found: list[Finding] = []
+        self._test(opinion, record, expected, found)
+        self._learn(opinion, record, expected)
+        if opinion.state == "probation":
+            opinion.probation_left -= 1
+        self._decide(opinion, record, found)
+        return found
+
+    def _test(self, opinion: Opinion, record: ReviewRecord, expected: float, found: list[Finding]) -> None:
+        """Evidence: the mean of one agent-wide detector and one per ability."""
+        score = record.score
+        total = opinion.wide.update(score, expected)
+        by = opinion.by_ability
+        detector = by.get(record.ability)
+        if detector is None:
+            detector = by[record.ability] = make(self._settings.detector.kind, self._settings.detector)
+            opinion.counts[record.ability] = 0
+        detector.update(score, expected)
+        opinion.counts[record.ability] += 1
+        for d in by.values():
+            total += d.evidence
+        n = max(len(opinion.abilities), len(by))
+        opinion.evidence = evidence = (total + n - len(by)) / (n + 1)
+        power = int(evidence).bit_length() - 1
+        if power != opinion.power:
+            opinion.power = power
+            found.append(Moved(record.producer, evidence))
+        for kind, shadow in opinion.shadows.items():
+            if shadow.update(score, expected) >= self.exclude_at:
+                found.append(Shadowed(record.producer, kind, shadow.evidence))
+                shadow.reset()
+
+    def _learn(self, opinion: Opinion, record: ReviewRecord, expected: float) -> None:
+        """Scores under suspicion wait: they count once it closes, and are dropped on conviction."""
+        if opinion.evidence >= self._settings.detector.clear_at:
+            opinion.pending.append((record, expected))
+            if len(opinion.pending) > _PENDING_LIMIT:
+                self._count(opinion, *opinion.pending.pop(0))
+        else:
+            for held in opinion.pending:
+                self._count(opinion, *held)
+            opinion.pending.clear()
+            self._count(opinion, record, expected)
+
+    def _count(self, opinion: Opinion, record: ReviewRecord, expected: float) -> None:
+        stratum = stratum_of(record)
+        own = opinion.offset.value(stratum)
+        opinion.offset.learn(stratum, record.score - (expected - own))
+        self._levels.learn(record)
+
+    def _decide(self, opinion: Opinion, record: ReviewRecord, found: list[Finding]) -> None:
+        d, agent, evidence = self._settings.detector, record.producer, opinion.evidence
+        if evidence >= self.exclude_at:
+            self._convict(opinion, agent, found)
+            return
+        opinion.withheld = opinion.withheld and evidence >= self.exclude_at / 2
+        if opinion.state == "healthy" and evidence >= d.suspect_at:
+            self._move(opinion, agent, "suspect", "evidence", found)
+        elif opinion.state == "suspect" and evidence <= d.clear_at:
+            self._move(opinion, agent, "healthy", "evidence gone", found)
+        elif opinion.state == "probation" and opinion.probation_left <= 0:
+            self._move(opinion, agent, "healthy", "probation passed", found)
+
+    # --- conviction ----------------------------------------------------------------------------------------------
+
+    def _convict(self, opinion: Opinion, agent: AgentId, found: list[Finding]) -> None:
+        implicated = self._implicated(opinion)
+        allowed: list[Ability] = []
+        for ability in implicated:
+            guard = self._guard(agent, ability)
+            if guard is None:
+                allowed.append(ability)
+            elif not opinion.withheld:
+                found.append(Withheld(agent, ability, guard, opinion.evidence))
+        if len(allowed) == len(opinion.abilities):
+            opinion.pending.clear()
+            evidence = opinion.evidence
+            self._move(opinion, agent, "excluded", "convicted", found)
+            opinion.fresh()
+            opinion.evidence = evidence
+            return
+        for ability in allowed:
+            found.append(Change(agent, ability, opinion.state, "excluded", opinion.evidence, "convicted"))
+            opinion.excluded_abilities.add(ability)
+            opinion.by_ability.pop(ability, None)
+            opinion.counts.pop(ability, None)
+        if allowed and len(allowed) == len(implicated):
+            # The fault is accounted for: what was held against the agent as a whole came from these abilities.
+            opinion.pending = [p for p in opinion.pending if p[0].ability not in opinion.excluded_abilities]
+            opinion.wide.reset()
+            opinion.evidence = 1.0
+            opinion.power = 0
+            opinion.withheld = False
+            if opinion.state == "suspect":
+                self._move(opinion, agent, "healthy", "fault confined to an ability", found)
+        elif len(allowed) < len(implicated):
+            opinion.withheld = True
+            if opinion.state == "healthy":
+                self._move(opinion, agent, "suspect", "exclusion withheld", found)
+
+    def _implicated(self, opinion: Opinion) -> list[Ability]:
+        """The whole agent, unless the evidence stands against some of its abilities only and speaks for another."""
+        at = self._settings.detector.suspect_at
+        live = [a for a in opinion.abilities if a not in opinion.excluded_abilities]
+        by = opinion.by_ability
+        against = [a for a in live if a in by and by[a].evidence >= at]
+        cleared = [a for a in live if a in by and by[a].evidence < at and opinion.counts[a] >= _CLEARED_AFTER]
+        if against and cleared and opinion.wide.evidence < self.exclude_at:
+            return against
+        return live
+
+    def _guard(self, agent: AgentId, ability: Ability) -> Literal["min_eligible", "max_excluded_fraction"] | None:
+        """Why excluding the agent from `ability` must wait, if it must."""
+        d = self._settings.detector
+        holders = [n for n, v in self._neighbours.items() if ability in v.abilities or ability == ANY]
+        excluded = sum(1 for n in holders if n == agent or self.state(n, ability) == "excluded")
+        total = len(holders) + (ability in self._mine and not self.shunned)
+        if total - excluded < d.min_eligible:
+            return "min_eligible"
+        if excluded > d.max_excluded_fraction * total:
+            return "max_excluded_fraction"
+        return None
+
+    # --- return --------------------------------------------------------------------------------------------------
+
+    def _observe_excluded(self, opinion: Opinion, record: ReviewRecord, expected: float | None) -> list[Finding]:
+        """Only probes speak for what is excluded: ordinary work was judged before the exclusion was known."""
+        if record.channel != "probe" or expected is None:
+            return []
+        whole = opinion.state == "excluded"
+        scope = "" if whole else record.ability
+        r = self._settings.recovery
+        test = opinion.returning.get(scope)
+        if test is None:
+            test = opinion.returning[scope] = ReturnTest(r.return_bets, r.return_margin)
+        found: list[Finding] = []
+        if test.update(record.score, expected) < r.return_at:
+            return found
+        if whole:
+            opinion.fresh()
+            opinion.excluded_abilities.clear()
+            opinion.probation_left = r.probation
+            self._move(opinion, record.producer, "probation" if r.probation else "healthy", "probes", found)
+        else:
+            del opinion.returning[scope]
+            opinion.excluded_abilities.discard(scope)
+            found.append(Change(record.producer, scope, "excluded", "healthy", opinion.evidence, "probes"))
+        return found
+
+    def _move(self, opinion: Opinion, agent: AgentId, to: State, reason: str, found: list[Finding]) -> None:
+        found.append(Change(agent, "", opinion.state, to, opinion.evidence, reason))
+        opinion.state = to
+        self._levels.set_aside(agent, to in ("suspect", "excluded"))
+
+    # --- checkpoint ----------------------------------------------------------------------------------------------
+
+    def checkpoint(self) -> Any:
+        """Plain values from which `restore` continues as if nothing had happened."""
+        return {
+            "seen": self._seen, "excluded_by": sorted(self._excluded_by), "levels": self._levels.state(),
+            "opinions": [[a, o.state_of()] for a, o in self.opinions.items()],
+        }
+
+    def restore(self, state: Any) -> None:
+        self._seen = state["seen"]
+        self._excluded_by = set(state["excluded_by"])
+        self._levels.restore(state["levels"])
+        for agent, inner in state["opinions"]:
+            self.opinions[agent].restore(inner, self._settings)

@@ -1,0 +1,50 @@
+"""The `meshheal` command. One file a subcommand; errors end in one line and the exit code of their kind."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+import typer
+
+from meshheal import __version__
+from meshheal.errors import InternalError, MeshHealError
+
+
+def build() -> typer.Typer:
+    """The command with all its subcommands."""
+    from meshheal.cli import log, run, swarm
+
+    app = typer.Typer(
+        name="meshheal", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
+        help="Networks of LLM agents that notice and route around members whose answers have become bad.",
+    )
+    app.command("run", help="Run an experiment: a script that declares EXPERIMENT.")(run.run)
+    app.command("log", help="What is in a run's event logs; the story of one task.")(log.log)
+    app.command("swarm", help="Draw worlds at random, run them, and check what must always hold.")(swarm.swarm)
+    app.callback(invoke_without_command=True)(_version)
+    return app
+
+
+def _version(version: bool = typer.Option(False, "--version", help="Show the version and exit.")) -> None:
+    if version:
+        print(f"meshheal {__version__}")
+        raise typer.Exit
+
+
+def guarded(command: Callable[[], object]) -> None:
+    """Run a command; print errors as one line on standard error, and exit with their code."""
+    try:
+        command()
+    except KeyboardInterrupt:
+        print("meshheal: interrupted", file=sys.stderr)
+        sys.exit(130)
+    except MeshHealError as error:
+        kind = "" if not isinstance(error, InternalError) else "internal error: "
+        print(f"meshheal: {kind}{error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+
+
+def run() -> None:
+    """Entry point of the `meshheal` command."""
+    guarded(build())

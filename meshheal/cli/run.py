@@ -1,0 +1,170 @@
+"""`meshheal run EXPERIMENT`, and what a script's `main(EXPERIMENT)` does."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import sys
+import tomllib
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any, Literal, cast
+
+import typer
+from msgspec.structs import replace
+
+from meshheal.cli.app import guarded
+from meshheal.cli.display import display
+from meshheal.cli.table import show
+from meshheal.errors import MeshHealError, UsageError
+from meshheal.experiment import Experiment
+from meshheal.study import Study
+
+SeedsOption = Annotated[int | None, typer.Option("--seeds", help="Number of seeds.")]
+OutOption = Annotated[Path, typer.Option("--out", help="Where run directories are made.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print results.json to standard output, all else to standard error.")]
+DisplayOption = Annotated[str, typer.Option("--display", help="Progress: none, plain or full; by default what suits the terminal.")]
+SetOption = Annotated[list[str] | None, typer.Option("--set", metavar="SECTION.NAME=VALUE", help="Change a setting of the protocol.")]
+ConfigOption = Annotated[Path | None, typer.Option("--config", help="TOML file with settings of the protocol.")]
+HealthyOption = Annotated[str | None, typer.Option("--healthy", metavar="MODEL[,MODEL...]", help="Models of healthy agents, given out in turn.")]
+DegradedOption = Annotated[str | None, typer.Option("--degraded", metavar="MODEL", help="Model that swapped agents run on.")]
+WorkloadOption = Annotated[str | None, typer.Option("--workload", help="gym:math, bbh, math or mmlu_pro.")]
+DataOption = Annotated[Path | None, typer.Option("--data", help="File or folder of the workload's data.")]
+TasksOption = Annotated[int | None, typer.Option("--tasks", help="Length of the task stream.")]
+MethodsOption = Annotated[str | None, typer.Option("--methods", metavar="METHOD[,METHOD...]", help="Methods to compare.")]
+ParallelOption = Annotated[int, typer.Option("--parallel", help="Runs at a time; 0: in this process.")]
+ResumeOption = Annotated[str | None, typer.Option("--resume", metavar="RUN", help="Complete an interrupted run.")]
+
+
+def run(
+    experiment: Annotated[str, typer.Argument(help="A script that declares EXPERIMENT, or the name of one in experiments/.")],
+    seeds: SeedsOption = None, out: OutOption = Path("runs"), as_json: JsonOption = False, display: DisplayOption = "",
+    settings: SetOption = None, config: ConfigOption = None, healthy: HealthyOption = None,
+    degraded: DegradedOption = None, workload: WorkloadOption = None, data: DataOption = None,
+    tasks: TasksOption = None, methods: MethodsOption = None, parallel: ParallelOption = os.cpu_count() or 1,
+    resume: ResumeOption = None,
+) -> None:
+    """Run an experiment from its script."""
+    declared = adapt(load(experiment), seeds, healthy, degraded, workload, data, tasks, methods, settings, config)
+    conduct(declared, out, as_json, display, parallel, resume)
+
+
+def script(declared: Experiment) -> None:
+    """The command line of one experiment's own script."""
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+    def command(
+        seeds: SeedsOption = None, out: OutOption = Path("runs"), as_json: JsonOption = False, display: DisplayOption = "",
+        settings: SetOption = None, config: ConfigOption = None, healthy: HealthyOption = None,
+        degraded: DegradedOption = None, workload: WorkloadOption = None, data: DataOption = None,
+        tasks: TasksOption = None, methods: MethodsOption = None, parallel: ParallelOption = os.cpu_count() or 1,
+        resume: ResumeOption = None,
+    ) -> None:
+        adapted = adapt(declared, seeds, healthy, degraded, workload, data, tasks, methods, settings, config)
+        conduct(adapted, out, as_json, display, parallel, resume)
+
+    import __main__
+
+    app.command(help=(getattr(__main__, "__doc__", None) or declared.name).strip())(command)
+    guarded(app)
+
+
+def load(name: str) -> Experiment:
+    """The EXPERIMENT that a script declares. Raises `UsageError`."""
+    path = Path(name)
+    if not path.suffix:
+        path = Path("experiments") / f"{name}.py"
+    if not path.is_file():
+        known = sorted(p.stem for p in Path("experiments").glob("*.py"))
+        have = f"; in experiments/ there are: {', '.join(known)}" if known else ""
+        raise UsageError(f"unknown experiment {name!r}: no file {path}{have}")
+    spec = importlib.util.spec_from_file_location(f"experiment_{path.stem}", path)
+    if spec is None or spec.loader is None:
+        raise UsageError(f"{path} is not a Python script")
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except MeshHealError:
+        raise
+    except Exception as error:
+        raise UsageError(f"{path} cannot be loaded: {type(error).__name__}: {error}") from error
+    declared = getattr(module, "EXPERIMENT", None)
+    if not isinstance(declared, Experiment):
+        raise UsageError(f"{path} declares no EXPERIMENT (an Experiment of meshheal.experiment)")
+    return declared
+
+
+def adapt(
+    e: Experiment, seeds: int | None, healthy: str | None, degraded: str | None, workload: str | None, data: Path | None,
+    tasks: int | None, methods: str | None, settings: list[str] | None, config: Path | None,
+) -> Experiment:
+    """The experiment as the command line changes it."""
+    if seeds is not None:
+        e = replace(e, seeds=seeds)
+    if healthy is not None:
+        e = replace(e, healthy=tuple(m.strip() for m in healthy.split(",") if m.strip()))
+    if degraded is not None:
+        e = replace(e, faults=tuple(replace(f, to=degraded) if hasattr(f, "to") else f for f in e.faults))
+    if methods is not None:
+        e = replace(e, methods=tuple(m.strip() for m in methods.split(",") if m.strip()))
+    load = e.workload
+    if workload is not None:
+        load = replace(load, name=workload, data=None)
+    if data is not None:
+        load = replace(load, data=str(data))
+    if tasks is not None:
+        load = replace(load, tasks=tasks)
+    return replace(e, workload=load, settings=overrides(e.settings, settings or [], config))
+
+
+def overrides(base: dict[str, dict[str, Any]], pairs: list[str], config: Path | None) -> dict[str, dict[str, Any]]:
+    """Settings by section: the experiment's, then the file's, then the command line's. Raises `UsageError`."""
+    merged = {section: dict(values) for section, values in base.items()}
+    if config is not None:
+        try:
+            read = tomllib.loads(config.read_text())
+        except OSError as error:
+            raise UsageError(f"--config {config}: {error.strerror}") from error
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise UsageError(f"--config {config}: not TOML: {error}") from error
+        for section, values in read.items():
+            if not isinstance(values, dict):
+                raise UsageError(f"--config {config}: {section!r} stands outside a section; write [review], [detector], ...")
+            merged.setdefault(section, {}).update(values)
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        section, dot, key = name.strip().partition(".")
+        if not equals or not dot or not key:
+            raise UsageError(f"--set {pair}: write SECTION.NAME=VALUE, e.g. --set detector.drop=0.1")
+        merged.setdefault(section, {})[key] = _value(value.strip())
+    return merged
+
+
+def _value(text: str) -> Any:
+    """A value as TOML would read it; a bare word is a string."""
+    try:
+        return tomllib.loads(f"v = {text}")["v"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def conduct(e: Experiment, out: Path, as_json: bool, how: str, parallel: int, resume: str | None) -> None:
+    """Run everything, show progress and the table, write results. Exit 1 where the run is not valid."""
+    if how not in ("", "none", "plain", "full"):
+        raise UsageError(f"--display {how}: choose none, plain or full")
+    study = Study.resume(resume, out, e) if resume is not None else Study.start(e, out, datetime.now(UTC))
+    with display(cast("Literal['', 'none', 'plain', 'full']", how), study) as watch:
+        try:
+            results = study.run(parallel, watch)
+        except KeyboardInterrupt:
+            print(
+                f"meshheal: interrupted; {study.directory.path} keeps what was done. Complete it with "
+                f"--resume {study.directory.name}", file=sys.stderr,
+            )
+            sys.exit(130)
+    if as_json:
+        print(json.dumps(results, indent=1))
+    show(results, study, sys.stderr if as_json else sys.stdout)
+    if not results["valid"]:
+        raise SystemExit(1)

@@ -1,0 +1,182 @@
+"""Sequential tests on one stream of scores: the one that convicts, the one that reinstates, how to choose."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Literal, Protocol
+
+from meshheal import alternatives, config
+from meshheal.alternatives import CEILING
+from meshheal.errors import InternalError, UsageError
+
+SAFETY = 0.95
+"""Largest share of the evidence that one observation may take away: below 1, so that it stays positive.
+
+Cutting negative factors at 0 instead would raise their mean above 1 and break the bound.
+"""
+
+REST = 10.0
+"""Taken off the Shiryaev-Roberts sum: on a healthy agent it stands below this four times in five."""
+
+
+class Detector(Protocol):
+    """A test that reads scores one by one. Plain and cheap: no clock, no randomness, no memory of tasks."""
+
+    evidence: float
+    """What the last update returned: 1 (none) or more, finite."""
+
+    def update(self, score: float, expected: float) -> float:
+        """Take one score in [0, 1] and what was expected of it, fixed before it was seen; return the
+        evidence.
+
+        Raises `InternalError` where either is outside [0, 1].
+        """
+        ...
+
+    def reset(self) -> None:
+        """Forget everything."""
+        ...
+
+    def state(self) -> list[float]:
+        """All that `restore` needs to continue, as a flat list."""
+        ...
+
+    def restore(self, state: Sequence[float]) -> None:
+        """Continue from the state of a detector with the same settings."""
+        ...
+
+
+class _Mixture:
+    """Evidence averaged over several bets, each multiplied at every observation by 1 + bet x gain."""
+
+    __slots__ = ("_bets", "_rest", "_sum", "_wealth", "evidence")
+
+    def __init__(self, bets: Sequence[float], *, sums: bool = False) -> None:
+        if not bets or not all(0 < bet < float("inf") for bet in bets):
+            raise UsageError(f"detector: bets are {tuple(bets)!r}; give at least one, each positive")
+        self._bets = tuple(bets)
+        self._sum = sums
+        self._rest = REST if sums else 0.0
+        self.reset()
+
+    def _observe(self, gain: float, worst: float) -> float:
+        """Bet on `gain`, of which -`worst` is the least possible. The hot path: no allocation but floats."""
+        cap = SAFETY / worst if worst > 0.0 else CEILING
+        wealth = self._wealth
+        total = 0.0
+        i = 0
+        if self._sum:
+            for bet in self._bets:
+                w = (wealth[i] + 1.0) * (1.0 + (bet if bet < cap else cap) * gain)
+                if w > CEILING:
+                    w = CEILING
+                wealth[i] = w
+                total += w
+                i += 1
+        else:
+            for bet in self._bets:
+                w = wealth[i]
+                factor = 1.0 + (bet if bet < cap else cap) * gain
+                if w > 1.0:
+                    factor *= w
+                    if factor > CEILING:
+                        factor = CEILING
+                wealth[i] = factor
+                total += factor
+                i += 1
+        total = total / i - self._rest
+        self.evidence = total = total if total > 1.0 else 1.0
+        return total
+
+    def reset(self) -> None:
+        self._wealth = [0.0 if self._sum else 1.0] * len(self._bets)
+        self.evidence = 1.0
+
+    def state(self) -> list[float]:
+        return list(self._wealth)
+
+    def restore(self, state: Sequence[float]) -> None:
+        if len(state) != len(self._bets):
+            raise InternalError(f"state of {len(state)} bets restored into a detector of {len(self._bets)}")
+        self._wealth = list(state)
+        self.evidence = max(1.0, sum(state) / len(state) - self._rest)
+
+
+class EDetector(_Mixture):
+    """Mixture e-detector for a drop in a bounded mean.
+
+    Each bet multiplies its evidence by 1 + lam * (expected - drop - score), lam capped so that the factor
+    stays positive. `cusum` starts each product afresh where it fell below 1, W <- max(1, W) * factor; `sr`
+    (Shiryaev-Roberts) sums over all starts, R <- (R + 1) * factor. If the score's conditional mean is at
+    least expected - drop at every observation, the mean number of observations to a false alarm is at least
+    the threshold, whatever the distribution (Shin, Ramdas and Rinaldo, "E-detectors", 2022). With an
+    estimated `expected` the bound is nominal; measure it.
+
+    The evidence is the mean over the bets, not less than 1 (what is below is no evidence and is kept
+    inside). `sr` sums over as many starts as there were observations, so that it stands well above 1 on a
+    healthy agent too; `REST` is taken off, which lowers it and leaves the bound valid, so that one level of
+    suspicion serves both forms.
+
+    `bets`: per unit of score; small ones find mild drops, large ones gross drops sooner. `drop`: smallest
+    fall worth acting on, and the margin for what is wrong with `expected`.
+    """
+
+    __slots__ = ("_drop",)
+
+    def __init__(self, bets: Sequence[float], drop: float, form: Literal["cusum", "sr"] = "cusum") -> None:
+        if not 0 < drop < 1:
+            raise UsageError(f"detector: drop is {drop!r}; it must lie between 0 and 1")
+        self._drop = drop
+        super().__init__(bets, sums=form == "sr")
+
+    def update(self, score: float, expected: float) -> float:
+        if not (0.0 <= score <= 1.0 and 0.0 <= expected <= 1.0):
+            alternatives.check(score, expected)
+        level = expected - self._drop
+        return self._observe(level - score, 1.0 - level)
+
+
+class ReturnTest(_Mixture):
+    """The same test in the other direction: evidence that an excluded agent does well again.
+
+    It accumulates against "the mean is at most expected - margin", by factors 1 + lam * (score - expected +
+    margin). An agent that is still bad in that sense is taken back after at least `threshold` probes in the
+    mean. Where little is expected the margin is at most half of it, so that an agent that never succeeds is
+    never taken back.
+    """
+
+    __slots__ = ("_margin",)
+
+    def __init__(self, bets: Sequence[float], margin: float) -> None:
+        if not 0 < margin < 1:
+            raise UsageError(f"detector: margin is {margin!r}; it must lie between 0 and 1")
+        self._margin = margin
+        super().__init__(bets)
+
+    def update(self, score: float, expected: float) -> float:
+        if not (0.0 <= score <= 1.0 and 0.0 <= expected <= 1.0):
+            alternatives.check(score, expected)
+        margin = self._margin if self._margin < expected / 2 else expected / 2
+        level = expected - margin
+        return self._observe(score - level, level)
+
+
+_MAKE: dict[str, Callable[[config.Detector], Detector]] = {
+    "e-cusum": lambda s: EDetector(s.bets, s.drop),
+    "e-sr": lambda s: EDetector(s.bets, s.drop, "sr"),
+    "bernoulli-cusum": lambda s: alternatives.BernoulliCusum(s.shift),
+    "gaussian-cusum": lambda s: alternatives.GaussianCusum(s.shift),
+    "ewma": lambda s: alternatives.Ewma(2 / (s.memory + 1)),
+    "beta-reputation": lambda s: alternatives.BetaReputation(1 - 1 / s.memory),
+    "outlier-ejection": lambda s: alternatives.OutlierEjection(s.memory),
+    "fixed-threshold": lambda s: alternatives.FixedThreshold(s.level, s.memory),
+}
+KINDS: tuple[str, ...] = tuple(_MAKE)
+
+
+def make(kind: str, settings: config.Detector) -> Detector:
+    """A fresh detector of that kind; raises `UsageError` for a kind that is not in `KINDS`."""
+    try:
+        return _MAKE[kind](settings)
+    except KeyError:
+        raise UsageError(f"detector: there is no kind {kind!r}; choose one of {', '.join(KINDS)}") from None

@@ -1,0 +1,227 @@
+"""Experiment: a declaration, how it unfolds into runs (method x seed, with and without faults), and how one run is made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct, field
+
+from meshheal.config import Settings
+from meshheal.errors import UsageError
+from meshheal.folds.progress import Progress
+from meshheal.folds.summary import SeedResult, Summary, watchers
+from meshheal.methods import find
+from meshheal.trace.reader import LogFile
+from meshheal.trace.recorder import MemoryLog, Recorder
+from meshheal.trace.replay import Replay
+from meshheal.types import AgentId
+from sim.faults import Fault, Swap, check
+from sim.links import LinkProfile
+from sim.local import LocalRun
+from sim.models import resolve
+from sim.workloads import Workload, WorkloadSpec
+from sim.world import Closed, Stream, World
+from topologies import Spec, Topology, assign, require
+
+TWIN = "+twin"
+"""Marks the run of a method without faults: same tasks, seeds and draws."""
+
+
+class Experiment(Struct, frozen=True, kw_only=True):
+    """What is studied. A claim belongs into the docstring of the script that declares it.
+
+    `healthy` is one model for all agents, or a sequence given out in turn; `outside` the weaker model for work outside an
+    agent's abilities. `settings` overrides the protocol's, by section. `families` of agents are those their models declare.
+    """
+
+    name: str
+    topology: Topology | Spec
+    workload: WorkloadSpec
+    healthy: str | tuple[str, ...]
+    outside: str
+    faults: tuple[Fault, ...] = ()
+    methods: tuple[str, ...] = ("meshheal", "unprotected")
+    seeds: int = 5
+    first_seed: int = 0
+    settings: dict[str, dict[str, Any]] = field(default_factory=dict)
+    twin: bool = True
+    stream: Stream = Closed()
+    links: LinkProfile = LinkProfile()
+    agreeable: float | None = None
+    """Chance that a recorded judge wrongly accepts an answer that disagrees with its own."""
+    profile_end: Literal["low", "value", "high"] = "value"
+    """End of the estimated ranges that simulated models take."""
+
+    def arms(self) -> list[Arm]:
+        """Every run, in the order in which results list them."""
+        seeds = range(self.first_seed, self.first_seed + self.seeds)
+        twins = [False, True] if self.twin and any(isinstance(f, Swap) and f.degraded for f in self.faults) else [False]
+        return [Arm(m, s, t) for m in self.methods for t in twins for s in seeds]
+
+    def healthy_of(self, agents: int) -> list[str]:
+        names = (self.healthy,) if isinstance(self.healthy, str) else tuple(self.healthy)
+        return [names[a % len(names)] for a in range(agents)]
+
+    def phase(self) -> tuple[int, int] | None:
+        """The declared degraded phase, half open, in arrivals."""
+        swaps = [f for f in self.faults if isinstance(f, Swap) and f.degraded]
+        return (min(f.at for f in swaps), max(f.back for f in swaps)) if swaps else None
+
+    def declaration(self) -> dict[str, Any]:
+        """Plain values for experiment.json: everything but the graph itself, which stands there by name and hash."""
+        plain: dict[str, Any] = msgspec.to_builtins(
+            {f: getattr(self, f) for f in self.__struct_fields__ if f != "topology"}
+        )
+        return plain
+
+    def network(self, abilities: Sequence[str]) -> Topology:
+        """The graph with abilities given out, checked to be able to review. Raises `UsageError`."""
+        made = self.topology.build(tuple(abilities)) if isinstance(self.topology, Spec) else self.topology
+        if not made.abilities:
+            made = assign(made, tuple(abilities))
+        return made
+
+
+class Arm(Struct, frozen=True):
+    """One run: a method under a seed, or its fault-free twin."""
+
+    method: str
+    seed: int
+    twin: bool = False
+
+    @property
+    def label(self) -> str:
+        return self.method + (TWIN if self.twin else "")
+
+
+class Prepared(Struct):
+    """An experiment with its workload loaded and its graph made: what the arms of one process share."""
+
+    experiment: Experiment
+    workload: Workload
+    topology: Topology
+
+    @property
+    def data(self) -> Path | None:
+        given = self.experiment.workload.data
+        return None if given is None else Path(given)
+
+
+    def natures(self) -> set[str]:
+        """simulated, recorded, live: what the models are."""
+        made = world(self, Arm(self.experiment.methods[0], self.experiment.first_seed))
+        names = {made.outside, *made.healthy, *(f.to for f in made.faults if isinstance(f, Swap))}
+        return {made.model(n).nature for n in names}
+
+
+def prepare(experiment: Experiment) -> Prepared:
+    """Load what an experiment names and check that it fits together. Raises `UsageError` with one clear line."""
+    for method in experiment.methods:
+        _settings(experiment, method)
+    if experiment.seeds < 1:
+        raise UsageError(f"--seeds {experiment.seeds}: needs at least 1")
+    workload = experiment.workload.load(experiment.first_seed)
+    topology = experiment.network(workload.abilities)
+    check(experiment.faults, len(topology))
+    for fault in experiment.faults:
+        if fault.at >= experiment.workload.tasks:
+            raise UsageError(
+                f"a fault at arrival {fault.at} never comes: the stream has {experiment.workload.tasks} tasks; "
+                "give more with --tasks, or move the fault"
+            )
+    require(topology, 1)
+    prepared = Prepared(experiment, workload, topology)
+    world(prepared, Arm(experiment.methods[0], experiment.first_seed))
+    return prepared
+
+
+def _settings(experiment: Experiment, method: str) -> Settings:
+    from pydantic import ValidationError
+
+    try:
+        return find(method).settings(Settings.model_validate(experiment.settings))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(p) for p in first["loc"])
+        raise UsageError(f"setting {where}: {first['msg']} (got {first.get('input')!r})") from error
+
+
+def world(prepared: Prepared, arm: Arm, recall: Replay | None = None) -> World:
+    """The world of one arm. Raises `UsageError` for models that are unknown or lack answers."""
+    e, workload, topology = prepared.experiment, prepared.workload, prepared.topology
+    tasks = workload.tasks(e.workload.tasks, arm.seed)
+    by_id = {t.id: t for t in tasks}
+    models: dict[str, Any] = {}
+
+    def model(name: str) -> Any:
+        if name not in models:
+            models[name] = resolve(
+                name, workload, by_id, arm.seed, data=prepared.data, end=e.profile_end, agreeable=e.agreeable
+            )
+        return models[name]
+
+    faults = () if arm.twin else e.faults
+    named = {e.outside, *e.healthy_of(len(topology)), *(f.to for f in faults if isinstance(f, Swap))}
+    for name in sorted(named):
+        model(name)
+    return World(
+        neighbours=topology.neighbours, abilities=[topology.held(a) for a in range(len(topology))], tasks=tasks,
+        sheet=workload.sheet, healthy=e.healthy_of(len(topology)), outside=e.outside, model=model,
+        settings=_settings(e, arm.method), method=find(arm.method).settle, seed=arm.seed, faults=faults,
+        links=e.links, stream=e.stream, recall=None if recall is None else recall.find,
+    )
+
+
+def summary(prepared: Prepared, arm: Arm) -> Summary:
+    """The fold that turns the events of one arm into its results."""
+    topology = prepared.topology
+    abilities = [topology.held(a) for a in range(len(topology))]
+    around: Sequence[Sequence[AgentId]] = watchers(topology.neighbours, abilities)
+    return Summary(around, abilities, arm.seed, prepared.experiment.phase())
+
+
+def run_arm(
+    prepared: Prepared, arm: Arm, log_path: Path | None, replay_from: Path | None = None,
+    report: Callable[[Progress], None] = lambda _: None,
+) -> SeedResult:
+    """Run one arm to its end and return its results; with `replay_from`, completions come from that cut log first."""
+    replay = None
+    if replay_from is not None:
+        replay = Replay(LogFile(replay_from), "resume")
+    made = world(prepared, arm, replay)
+    fold, progress = summary(prepared, arm), Progress()
+    header = {
+        "experiment": prepared.experiment.name, "method": arm.method, "seed": arm.seed, "twin": arm.twin,
+        "topology": {"name": prepared.topology.name, "hash": prepared.topology.hash, "agents": len(prepared.topology)},
+        "workload": {"name": prepared.workload.name, "source": prepared.workload.source},
+        "models": {"healthy": sorted(set(made.healthy)), "outside": made.outside},
+    }
+    log = MemoryLog(keep=False) if log_path is None else Recorder(log_path, header)
+    with log:
+        log.subscribe(fold)
+        log.subscribe(progress)
+        run = LocalRun(made, log, lambda _: report(progress))
+        run.run()
+        traffic = msgspec.to_builtins(run.traffic)
+        digest = log.close(traffic=traffic, virtual_seconds=run.loop.now)
+    return fold.finish(digest)
+
+
+def fold_arm(prepared: Prepared, arm: Arm, log_path: Path) -> SeedResult:
+    """The results of an arm whose log is complete."""
+    fold = summary(prepared, arm)
+    with LogFile(log_path) as log:
+        for event in log.events():
+            fold(event)
+        footer = log.footer or {}
+    return fold.finish(str(footer.get("hash", "")))
+
+
+def main(experiment: Experiment) -> None:
+    """Run an experiment from a script: reads the command line, prints, exits."""
+    from meshheal.cli.run import script
+
+    script(experiment)

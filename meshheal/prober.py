@@ -1,0 +1,222 @@
+"""Prober: one agent's part in probing its neighbours: in the background, in bursts on suspicion, and for the way back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from meshheal import answers, reply
+from meshheal.errors import NetworkError
+from meshheal.events import EventId, Probed, ProbeSkipped, ReferenceBanked, ReviewersUninformative, State
+from meshheal.network import Produce, Reviewed, ReviewIt
+from meshheal.recovery import Bank, Reference, Schedule, on_duty
+from meshheal.reviewers import Calibration
+from meshheal.rng import Stream, number
+from meshheal.types import AgentId, Answer, ReviewRecord, Score, Task
+
+if TYPE_CHECKING:
+    from meshheal.agent import Agent
+
+Motive = Literal["background", "burst", "recovery"]
+
+
+class Prober:
+    """Knows which neighbours are due, asks them, and shares what came of it."""
+
+    def __init__(self, agent: Agent, seed: int) -> None:
+        self._agent = agent
+        self._settings = agent.settings.recovery
+        families = {n.family for n in agent.neighbours.values()} | {agent.me.family}
+        self.bank = Bank(self._settings, len(families))
+        self.calibration = Calibration()
+        self._draws = Stream(seed, "prober", agent.id)
+        self._schedules: dict[AgentId, Schedule] = {}
+        self._planned: dict[AgentId, int] = {}
+
+    # --- references ----------------------------------------------------------------------------------------------
+
+    def bank_if_agreed(self, task: Task, value: str, agreed: list[AgentId], answered: list[AgentId], cause: EventId) -> None:
+        """Keep a settled task as a reference, where those who agreed on its answer are different enough."""
+        families = sorted({self._agent.model_of(a) for a in agreed})
+        if not answers.comparable(task.form) or not self.bank.enough_agreement(agreed, families):
+            return
+        self.bank.add(Reference(task, value, tuple(families), set(answered), self._agent.network.beat()))
+        self._agent.journal.add(ReferenceBanked, task.id, (cause,), families=tuple(families))
+
+    # --- when ----------------------------------------------------------------------------------------------------
+
+    async def background(self) -> None:
+        """After a task of one's own: with the set frequency, probe a healthy neighbour, the one longest unheard of."""
+        for _ in range(int(self._settings.background + self._draws.uniform())):
+            beliefs, beat = self._agent.beliefs, self._agent.network.beat()
+            healthy = [
+                a for a in self._agent.neighbours
+                if beliefs.state(a) in ("healthy", "probation") and a not in self._agent.routing.down
+            ]
+            for agent in beliefs.least_seen(healthy)[:3]:
+                if await self._probe(agent, "background", beat):
+                    break
+
+    def changed(self, agent: AgentId, to: State) -> None:
+        """A belief changed: suspects get bursts, excluded agents a schedule, healthy ones neither."""
+        if to == "excluded":
+            self._schedules[agent] = Schedule(self._settings, self._agent.network.beat())
+            self._plan(agent)
+        elif to == "suspect":
+            if self._settings.burst:
+                self._plan(agent)
+        elif not self._agent.beliefs.opinions[agent].excluded_abilities:
+            self._schedules.pop(agent, None)
+            self._planned.pop(agent, None)
+
+    def saw(self, record: ReviewRecord) -> None:
+        """A probe, by whomever, moves the common schedule of its agent."""
+        schedule = self._schedules.get(record.producer)
+        if schedule is not None:
+            schedule.probed(record.score >= 0.5, self._agent.network.beat())
+            self._plan(record.producer)
+
+    def _plan(self, agent: AgentId) -> None:
+        """Wake at the next beat at which `agent` is due and this one is on duty."""
+        network = self._agent.network
+        beat = network.beat()
+        schedule = self._schedules.get(agent)
+        due = beat + 1 if schedule is None else max(schedule.due, beat + 1)
+        candidates = self._watchers(agent)
+        while on_duty(agent, due, candidates) != self._agent.id:
+            due += 1
+        if self._planned.get(agent) != due:
+            self._planned[agent] = due
+            network.wake(due - beat, lambda: self._woke(agent, due))
+
+    def _watchers(self, agent: AgentId) -> tuple[AgentId, ...]:
+        return self._agent.neighbours[agent].neighbours
+
+    async def _woke(self, agent: AgentId, beat: int) -> None:
+        if self._planned.get(agent) != beat:
+            return
+        del self._planned[agent]
+        opinion = self._agent.beliefs.opinions[agent]
+        schedule = self._schedules.get(agent)
+        if opinion.state == "suspect" and schedule is None:
+            for _ in range(1 if opinion.withheld else self._settings.burst):
+                if not await self._probe(agent, "burst", beat) or opinion.state != "suspect":
+                    break
+        elif schedule is not None and beat >= schedule.due:
+            await self._probe(agent, "recovery", beat)
+        if opinion.state == "suspect" or agent in self._schedules:
+            self._plan(agent)
+
+    # --- how -----------------------------------------------------------------------------------------------------
+
+    async def _probe(self, agent: AgentId, motive: Motive, beat: int) -> bool:
+        """Ask one reference task of `agent` and share the score; False where there is no reference to ask."""
+        a = self._agent
+        neighbour, opinion = a.neighbours[agent], a.beliefs.opinions[agent]
+        abilities = neighbour.abilities
+        if motive == "recovery" and opinion.state != "excluded":
+            abilities = tuple(sorted(opinion.excluded_abilities))
+        elif opinion.excluded_abilities:
+            abilities = tuple(x for x in abilities if x not in opinion.excluded_abilities)
+        frozen = motive == "background" and self._draws.uniform() < _TRANCHE_SHARE
+        reference = self.bank.pick(agent, neighbour.family, abilities, beat, self._draws, frozen)
+        if reference is None:
+            if motive != "background":
+                a.journal.add(ProbeSkipped, agent=agent, motive=motive)
+            return False
+        again = agent in reference.answered
+        reference.answered.add(agent)
+        try:
+            done = await a.ask(agent, Produce(reference.task, "probe", n=beat if again else 0))
+        except NetworkError:
+            done = None
+        if done is None or done.failure:
+            a.journal.add(
+                Probed, reference.task.id, agent=agent, reference=reference.task.id, score=None, motive=motive,
+                unanswered=True,
+            )
+            return True
+        answer = answers.to_answer(reference.task, agent, reply.visible(done.text), done.finish)
+        await self._judge(reference, answer, motive, done.call)
+        return True
+
+    async def _judge(self, reference: Reference, answer: Answer, motive: Motive, cause: EventId) -> None:
+        a, task, agent = self._agent, reference.task, answer.producer
+        compared = self._settings.compare
+        reviewer: AgentId | None = None
+        score: float | None
+        if answer.value is None:
+            score = 0.0
+        elif compared:
+            score = float(answers.same(task.form, reference.value, answer.value))
+            await self._calibrate(task, answer, score >= 0.5, cause)
+        else:
+            reviewer, score = await self._reviewed(task, answer, cause)
+        event = a.journal.add(
+            Probed, task.id, (cause,), agent=agent, reference=task.id, score=score, motive=motive, compared=compared
+        )
+        if score is None:
+            return
+        own = a.neighbours[agent].family in reference.families
+        await a.share(
+            ReviewRecord(
+                id=a.record_id(), task=task.id, producer=agent, ability=task.ability, kind=task.kind, channel="probe",
+                score=score, reviewers=() if reviewer is None else (reviewer,), coordinator=a.id,
+                time=a.network.now(), family=("own" if own else "other") if compared else "reviewed",
+                tranche=compared and reference.tranche,
+            ),
+            event,
+        )
+
+    async def _reviewed(self, task: Task, answer: Answer, cause: EventId) -> tuple[AgentId | None, float | None]:
+        """(reviewer, its score) of a probed answer; (None, None) where nobody could score it."""
+        a = self._agent
+        beat = a.network.beat()
+        for reviewer in a.routing.reviewers_for(number(task.id), task.ability, answer.producer, beat, beat)[:2]:
+            try:
+                reviewed: Reviewed = await a.ask(reviewer, ReviewIt(task, answer, n=beat, cause=cause, probing=True))
+            except NetworkError:
+                continue
+            scores = [r.value for r in reviewed.reviews if isinstance(r, Score)]
+            if scores:
+                return reviewer, sum(scores) / len(scores)
+        return None, None
+
+    async def _calibrate(self, task: Task, answer: Answer, agreed: bool, cause: EventId) -> None:
+        """Now and then have a compared probe reviewed as well, to learn whether reviews tell right from wrong."""
+        if self._draws.uniform() >= self._settings.calibrate_reviewers:
+            return
+        if not self.calibration.wants("agreed" if agreed else "disputed"):
+            return
+        _, score = await self._reviewed(task, answer, cause)
+        found = None if score is None else self.calibration.observe(agreed, score)
+        if found is not None:
+            self._agent.journal.add(
+                ReviewersUninformative, task.id, (cause,), agreed_mean=found.agreed_mean,
+                disputed_mean=found.disputed_mean, n_agreed=found.n_agreed, n_disputed=found.n_disputed,
+            )
+
+    # --- checkpoint ----------------------------------------------------------------------------------------------
+
+    def state(self) -> Any:
+        return {
+            "bank": self.bank.state(), "calibration": self.calibration.state(), "draws": self._draws.state(),
+            "schedules": [[a, s.state()] for a, s in self._schedules.items()],
+        }
+
+    def restore(self, state: Any) -> None:
+        """Continue, and plan anew: plans are not state, they follow from it."""
+        self.bank.restore(state["bank"])
+        self.calibration.restore(state["calibration"])
+        self._draws.restore(state["draws"])
+        self._schedules = {}
+        for agent, inner in state["schedules"]:
+            self._schedules[agent] = Schedule(self._settings, 0)
+            self._schedules[agent].restore(inner)
+        self._planned = {}
+        for agent, opinion in self._agent.beliefs.opinions.items():
+            if agent in self._schedules or (opinion.state == "suspect" and self._settings.burst):
+                self._plan(agent)
+
+
+_TRANCHE_SHARE = 0.2
+"""Share of background probes that use a frozen reference."""

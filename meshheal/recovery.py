@@ -1,0 +1,186 @@
+"""The way back: the reference bank, who probes whom and when, and the alarm for a group that falls together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import ceil
+from typing import Any
+
+from msgspec import Struct
+
+from meshheal.config import Recovery
+from meshheal.detector import EDetector
+from meshheal.reference import Tally
+from meshheal.rng import Stream, mix
+from meshheal.types import ANY, Ability, AgentId, ReviewRecord, Task
+
+
+class Reference(Struct):
+    """A settled task whose answer is trusted: two model families (or, where there are not three, two agents) agreed.
+
+    `answered` are the agents that have seen the task, so that none is probed with what it helped to settle.
+    """
+
+    task: Task
+    value: str
+    families: tuple[str, ...]
+    answered: set[AgentId]
+    beat: int
+    tranche: bool = False
+
+
+class Bank:
+    """References one agent gathered as a coordinator, bounded in number and age. The first ones are frozen as a tranche."""
+
+    def __init__(self, settings: Recovery, families: int) -> None:
+        self._settings = settings
+        self._strict = families >= 3
+        self._references: list[Reference] = []
+        self._tranche = 0
+
+    def __len__(self) -> int:
+        return len(self._references)
+
+    def enough_agreement(self, agents: Sequence[AgentId], families: Sequence[str]) -> bool:
+        """Whether those who agreed on an answer make it a reference."""
+        return len(set(families)) >= 2 if self._strict else len(set(agents)) >= 2
+
+    def add(self, reference: Reference) -> None:
+        if self._tranche < self._settings.tranche:
+            reference.tranche = True
+            self._tranche += 1
+        self._references.append(reference)
+        if len(self._references) > self._settings.bank_size + self._tranche:
+            oldest = next(i for i, r in enumerate(self._references) if not r.tranche)
+            del self._references[oldest]
+
+    def pick(
+        self, agent: AgentId, family: str, abilities: Iterable[Ability], beat: int, draws: Stream, tranche: bool = False
+    ) -> Reference | None:
+        """A reference the agent may be probed with, drawn at random; one by other families where there is one.
+
+        `tranche` asks for a frozen one (which may be asked again once all of them have been).
+        """
+        references, oldest, allowed = self._references, beat - self._settings.bank_age, set(abilities)
+        n = len(references)
+        if not n:
+            return None
+        start, second, again = draws.index(n), None, None
+        for i in range(n):
+            r = references[start - n + i]
+            if r.task.ability not in allowed and r.task.ability != ANY:
+                continue
+            if tranche != r.tranche and (tranche or r.beat < oldest):
+                continue
+            own = family in r.families
+            if own and self._strict:
+                continue
+            if agent in r.answered:
+                if tranche and again is None:
+                    again = r
+            elif not own:
+                return r
+            elif second is None:
+                second = r
+        return second or again
+
+    def state(self) -> Any:
+        return [[r.task, r.value, list(r.families), sorted(r.answered), r.beat, r.tranche] for r in self._references]
+
+    def restore(self, state: Any) -> None:
+        self._references = [
+            Reference(task, value, tuple(families), set(answered), beat, tranche)
+            for task, value, families, answered, beat, tranche in state
+        ]
+        self._tranche = sum(r.tranche for r in self._references)
+
+
+def on_duty(agent: AgentId, epoch: int, candidates: Sequence[AgentId]) -> AgentId:
+    """The one neighbour that probes `agent` in this epoch: rendezvous hash over `candidates`, whatever they believe."""
+    return max(candidates, key=lambda c: (mix(mix(agent + 1, epoch), c), c))
+
+
+class Schedule:
+    """When an excluded agent is probed next, in beats. All its neighbours keep the same one, from the same records."""
+
+    __slots__ = ("_interval", "_settings", "due")
+
+    def __init__(self, settings: Recovery, beat: int) -> None:
+        self._settings = settings
+        self._interval = settings.probe_every
+        self.due = beat + max(1, ceil(self._interval))
+
+    def probed(self, passed: bool, beat: int) -> None:
+        """A failure backs off; a pass is followed up at once, since it may be the first sign of recovery."""
+        s = self._settings
+        if passed:
+            self._interval = s.probe_every
+            self.due = beat + 1
+        else:
+            self._interval = min(self._interval * s.backoff, s.backoff_max)
+            self.due = beat + max(1, ceil(self._interval))
+
+    def state(self) -> Any:
+        return [self._interval, self.due]
+
+    def restore(self, state: Any) -> None:
+        self._interval, self.due = state
+
+
+class GroupAlarm(Struct, frozen=True):
+    """A group does worse on its frozen references than it did when they were new."""
+
+    group: tuple[AgentId, ...]
+    expected: float
+    observed: float
+    evidence: float
+
+
+class GroupWatch:
+    """Reads tranche probes of all neighbours together: peers that fall together hide from one another, not from the past."""
+
+    def __init__(self, settings: Recovery) -> None:
+        self._settings = settings
+        self._learnt = Tally()
+        self._test = EDetector((0.5, 1.0, 2.0), settings.correlated_drop)
+        self._since: dict[AgentId, Tally] = {}
+        self._heard: set[AgentId] = set()
+        self.raised = False
+
+    def observe(self, record: ReviewRecord) -> GroupAlarm | None:
+        """Take a tranche probe; an alarm once, until the group is well again."""
+        s = self._settings
+        self._heard.add(record.producer)
+        if self._learnt.n < s.tranche:
+            self._learnt.add(record.score, float("inf"))
+            return None
+        expected = self._learnt.total / self._learnt.n
+        evidence = self._test.update(record.score, expected)
+        if evidence <= 1.0:
+            self._since.clear()
+            self.raised = False
+            return None
+        self._since.setdefault(record.producer, Tally()).add(record.score, float("inf"))
+        if self.raised or evidence < s.correlated_at:
+            return None
+        low = [a for a, t in self._since.items() if t.total / t.n < expected - s.correlated_drop / 2]
+        if len(low) < 2 or 2 * len(low) < len(self._heard):
+            return None
+        self.raised = True
+        n = sum(self._since[a].n for a in low)
+        observed = sum(self._since[a].total for a in low) / n
+        return GroupAlarm(tuple(sorted(low)), expected, observed, evidence)
+
+    def state(self) -> Any:
+        return {
+            "learnt": [self._learnt.n, self._learnt.total], "test": self._test.state(), "raised": self.raised,
+            "heard": sorted(self._heard),
+            "since": [[a, t.n, t.total] for a, t in self._since.items()],
+        }
+
+    def restore(self, state: Any) -> None:
+        self._learnt = Tally(*state["learnt"])
+        self._test.restore(state["test"])
+        self.raised = state["raised"]
+        self._heard = set(state["heard"])
+        self._since = {a: Tally(n, total) for a, n, total in state["since"]}

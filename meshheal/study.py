@@ -1,0 +1,170 @@
+"""A study: an experiment being run into a run directory, by as many processes as wanted, resumable at any point."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import datetime
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from meshheal.config import Settings
+from meshheal.errors import UsageError
+from meshheal.experiment import Arm, Experiment, Prepared, fold_arm, prepare, run_arm
+from meshheal.folds.progress import Progress
+from meshheal.folds.summary import SeedResult
+from meshheal.results import results
+from meshheal.sweep import Message, Report, Sweep
+from meshheal.trace.rundir import RunDir, create, open_run
+
+_REPORT_EVERY = 0.2
+"""Seconds of wall clock between progress reports of one run."""
+
+
+class Job(Struct, frozen=True):
+    """One arm to run, and where."""
+
+    experiment: Experiment
+    arm: Arm
+    log: str
+    replay_from: str | None = None
+
+
+class Snapshot(Struct, frozen=True):
+    """Progress of one arm as a worker tells it."""
+
+    tasks: int
+    right: int
+    tokens: int
+    calls: int
+    excluded: tuple[int, ...]
+
+
+Watch = Callable[[Arm, Snapshot | SeedResult], None]
+
+
+class Study:
+    """Holds a run directory for writing and fills it."""
+
+    def __init__(self, prepared: Prepared, directory: RunDir) -> None:
+        self.prepared = prepared
+        self.directory = directory
+
+    @property
+    def experiment(self) -> Experiment:
+        return self.prepared.experiment
+
+    @classmethod
+    def start(cls, experiment: Experiment, out: Path, now: datetime) -> Study:
+        """Check the experiment and make its run directory. Raises `UsageError`, `TraceError`."""
+        prepared = prepare(experiment)
+        return cls(prepared, create(out, experiment.name, now, _declared(prepared)))
+
+    @classmethod
+    def resume(cls, run: str, out: Path, experiment: Experiment) -> Study:
+        """Go on with a run of the same experiment. Raises `UsageError` where it was another one."""
+        prepared, directory = prepare(experiment), open_run(run, out)
+        was, now = directory.experiment, _declared(prepared)
+        differing = [k for k in now if k != "meshheal" and was.get(k) != msgspec.json.decode(msgspec.json.encode(now[k]))]
+        if differing:
+            raise UsageError(
+                f"--resume {directory.name}: that run differs in {', '.join(differing)}; give the same options, "
+                "or start a new run without --resume"
+            )
+        return cls(prepared, directory)
+
+    def run(self, parallel: int, watch: Watch) -> dict[str, Any]:
+        """Run what is not complete yet, write results.json, return its content."""
+        with self.directory.exclusive():
+            done = {(a.method, a.seed) for a in self.directory.complete_arms()}
+            found: dict[Arm, SeedResult] = {}
+            jobs: list[Job] = []
+            for arm in self.experiment.arms():
+                log = self.directory.log_path(arm.label, arm.seed)
+                if (arm.label, arm.seed) in done:
+                    found[arm] = fold_arm(self.prepared, arm, log)
+                    watch(arm, found[arm])
+                else:
+                    cut = self.directory.set_aside(arm.label, arm.seed)
+                    jobs.append(Job(self.experiment, arm, str(log), None if cut is None else str(cut)))
+            if jobs:
+                self._sweep(jobs, parallel, watch, found)
+            content = self._results(found)
+            self.directory.write_results(content)
+            return content
+
+    def _sweep(self, jobs: list[Job], parallel: int, watch: Watch, found: dict[Arm, SeedResult]) -> None:
+        messages = Sweep(work, jobs, parallel).messages()
+        try:
+            for message in messages:
+                if isinstance(message, Message):
+                    arm = jobs[message.job].arm
+                    if message.kind == "done":
+                        found[arm] = message.value
+                        self.directory.drop_set_aside(arm.label, arm.seed)
+                    watch(arm, message.value)
+        finally:
+            messages.close()  # type: ignore[attr-defined]
+
+    def _results(self, found: dict[Arm, SeedResult]) -> dict[str, Any]:
+        runs: dict[str, list[SeedResult]] = {m: [] for m in self.experiment.methods}
+        twins: dict[str, list[SeedResult]] = {m: [] for m in self.experiment.methods}
+        for arm in self.experiment.arms():
+            (twins if arm.twin else runs)[arm.method].append(found[arm])
+        return results(self.experiment.name, runs, twins, self.prepared.natures())
+
+
+def _declared(prepared: Prepared) -> dict[str, Any]:
+    from meshheal import __version__
+
+    e, topology = prepared.experiment, prepared.topology
+    return {
+        "name": e.name, "meshheal": __version__, "declaration": e.declaration(),
+        "topology": {
+            "name": topology.name, "hash": topology.hash, "agents": len(topology), "edges": topology.edges,
+            "abilities": [list(topology.held(a)) for a in range(len(topology))],
+            "neighbours": [list(n) for n in topology.neighbours],
+        },
+        "workload": {"name": prepared.workload.name, "source": prepared.workload.source},
+        "settings": Settings.model_validate(e.settings).model_dump(mode="json"),
+    }
+
+
+@lru_cache(maxsize=2)
+def _prepared(encoded: bytes, experiment: _ById) -> Prepared:
+    del encoded
+    return prepare(experiment.value)
+
+
+class _ById:
+    """Lets one prepared experiment serve all jobs of a worker: equal whatever it wraps, the encoded key tells apart."""
+
+    def __init__(self, value: Experiment) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _ById)
+
+    def __hash__(self) -> int:
+        return 0
+
+
+def work(job: Job, report: Report) -> SeedResult:
+    """Run one job in a worker process."""
+    key = msgspec.json.encode([job.experiment.declaration(), repr(job.experiment.topology)])
+    prepared = _prepared(key, _ById(job.experiment))
+    last = time.monotonic()
+
+    def told(progress: Progress) -> None:
+        nonlocal last
+        if progress.tasks % 8 == 0 and time.monotonic() - last > _REPORT_EVERY:
+            last = time.monotonic()
+            report(Snapshot(progress.tasks, progress.right, progress.tokens, progress.calls, progress.excluded))
+
+    return run_arm(
+        prepared, job.arm, Path(job.log), None if job.replay_from is None else Path(job.replay_from), told
+    )

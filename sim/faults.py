@@ -1,0 +1,71 @@
+"""Scheduled faults, in arrivals of the task stream: backend swaps, crashes, partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from meshheal.errors import UsageError
+from meshheal.model import PURPOSES, Purpose
+from meshheal.types import AgentId
+
+
+class Swap(Struct, frozen=True, tag="swap"):
+    """The models behind an agent's own abilities are `to` for arrivals `at` <= i < `back`.
+
+    Calls under way keep their model. `roles`: only these purposes (empty: all). `degraded`: whether the swap makes the
+    agent worse; False for placebos, which open no episode.
+    """
+
+    agent: AgentId
+    to: str
+    at: int
+    back: int
+    roles: tuple[Purpose, ...] = ()
+    degraded: bool = True
+
+
+class Crash(Struct, frozen=True, tag="crash"):
+    """The agent's process dies `after` seconds into arrival `at`, and restarts at arrival `back` from its checkpoint."""
+
+    agent: AgentId
+    at: int
+    back: int
+    after: float = 0.0
+
+
+class Partition(Struct, frozen=True, tag="partition"):
+    """No message passes between the groups for arrivals `at` <= i < `back`."""
+
+    groups: tuple[tuple[AgentId, ...], ...]
+    at: int
+    back: int
+
+
+Fault = Swap | Crash | Partition
+
+
+def swap(
+    agent: AgentId, to: str, at: int, back: int, roles: Sequence[Purpose] = (), degraded: bool = True
+) -> Swap:
+    """A backend swap of `agent` to model `to` from arrival `at` up to, not including, `back`."""
+    if not 0 <= at < back:
+        raise UsageError(f"swap of agent {agent}: needs 0 <= at < back, got at={at}, back={back}")
+    unknown = [r for r in roles if r not in PURPOSES]
+    if unknown:
+        raise UsageError(f"swap of agent {agent}: unknown role {unknown[0]!r}; there are {', '.join(PURPOSES)}")
+    return Swap(agent, to, at, back, tuple(roles), degraded)
+
+
+def check(faults: Sequence[Fault], agents: int) -> None:
+    """Raise `UsageError` where a fault names an agent that is not there, or two swaps of one agent overlap."""
+    for fault in faults:
+        named = [a for g in fault.groups for a in g] if isinstance(fault, Partition) else [fault.agent]
+        for agent in named:
+            if not 0 <= agent < agents:
+                raise UsageError(f"fault at agent {agent}: the topology has agents 0 to {agents - 1}")
+    swaps = sorted((f for f in faults if isinstance(f, Swap)), key=lambda f: (f.agent, f.at))
+    for one, two in zip(swaps, swaps[1:], strict=False):
+        if one.agent == two.agent and two.at < one.back:
+            raise UsageError(f"swaps of agent {one.agent} overlap: {one.at}-{one.back} and {two.at}-{two.back}")

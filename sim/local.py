@@ -1,0 +1,416 @@
+"""One process under virtual time: all agents of a world on one event loop."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from heapq import heappop, heappush
+from math import ceil, log
+from typing import Any, TypeVar
+
+from msgspec import Struct
+
+from meshheal.agent import Agent
+from meshheal.errors import NetworkError
+from meshheal.events import (
+    WORLD,
+    AgentFailed,
+    Crashed,
+    EventId,
+    Log,
+    MessageLost,
+    Restarted,
+    Swapped,
+    TaskArrived,
+    TaskGraded,
+    TaskSettled,
+)
+from meshheal.journal import Journal
+from meshheal.network import Settled, Tell
+from meshheal.rng import Stream as Draws
+from meshheal.types import AgentId, Task
+from sim.faults import Crash, Partition, Swap
+from sim.links import Links
+from sim.loop import Future, Killed, Loop, Process
+from sim.world import Closed, Poisson, World
+
+T = TypeVar("T")
+
+
+class Traffic(Struct):
+    """Messages that crossed a link: requests and replies, and evidence apart from them; to agents two hops away too."""
+
+    requests: int = 0
+    evidence: int = 0
+    two_hops: int = 0
+
+
+class LocalNetwork:
+    """One agent's view of the local runtime (`meshheal.network.Network`)."""
+
+    __slots__ = ("_me", "_run", "now")
+
+    def __init__(self, me: AgentId, run: LocalRun) -> None:
+        self._me = me
+        self._run = run
+        loop = run.loop
+        self.now: Callable[[], float] = lambda: loop.now
+
+    def beat(self) -> int:
+        return self._run.beat
+
+    async def ask(self, to: AgentId, message: Any, timeout: float) -> Any:
+        run = self._run
+        run.count(self._me, to, message)
+        if run.direct:
+            try:
+                return await run.agents[to].serve(self._me, message)
+            except NetworkError:
+                raise
+            except Exception as error:
+                run.failed(to, message, error)
+                raise NetworkError(f"agent {to} failed: {error}") from error
+        return await run.deliver(self._me, to, message, timeout)
+
+    async def tell(self, to: Sequence[AgentId], message: Any, timeout: float) -> list[AgentId]:
+        run = self._run
+        if run.direct and type(message) is Tell:
+            agents = run.agents
+            for agent in to:
+                run.count(self._me, agent, message)
+                for record in message.records:
+                    agents[agent].receive(record, message.cause)
+            return []
+        asks = [self._acked(agent, message, timeout) for agent in to]
+        acked = await self.gather(asks)
+        return [agent for agent, ok in zip(to, acked, strict=True) if not ok]
+
+    async def _acked(self, to: AgentId, message: Any, timeout: float) -> bool:
+        try:
+            await self.ask(to, message, timeout)
+        except NetworkError:
+            return False
+        return True
+
+    async def gather(self, calls: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+        if len(calls) == 1:
+            return [await calls[0]]
+        processes = [self._run.spawn(self._me, call) for call in calls]
+        for process in processes:
+            while not process.done:
+                await process.ended()
+        return [process.result() for process in processes]
+
+    def spawn(self, work: Coroutine[Any, Any, None], patient: bool = False) -> None:
+        self._run.background(self._me, work, patient)
+
+    def sleep(self, seconds: float) -> Any:
+        return self._run.loop.sleep(seconds)
+
+    def wake(self, beats: float, action: Callable[[], Awaitable[None]]) -> None:
+        self._run.wake(self._me, max(1, ceil(beats)), action)
+
+
+class LocalRun:
+    """A world in this process. `run()` takes the whole stream through it."""
+
+    def __init__(self, world: World, log: Log, progress: Callable[[int], None] = lambda _: None) -> None:
+        self.world = world
+        self.loop = Loop()
+        self.log = log
+        self.beat = 0
+        self.traffic = Traffic()
+        self.links = Links(world.links, world.seed)
+        self._progress = progress
+        self._crashes = any(isinstance(f, Crash) for f in world.faults)
+        self.direct = world.links.perfect and not self._crashes and not any(
+            isinstance(f, Partition) for f in world.faults
+        )
+        self._journal = Journal(WORLD, log, lambda: self.loop.now)
+        self._public = [world.neighbour(a) for a in range(world.size)]
+        self._adjacent = [frozenset(n) for n in world.neighbours]
+        self.agents: list[Agent] = []
+        self._networks = [LocalNetwork(a, self) for a in range(world.size)]
+        self._owned: dict[AgentId, dict[Process[Any], None]] = {}
+        self._up = [True] * world.size
+        self._incarnation = [0] * world.size
+        self._checkpoints: dict[AgentId, Any] = {}
+        self._wakes: list[tuple[int, AgentId, int, int, Callable[[], Awaitable[None]]]] = []
+        self._wake_count = 0
+        self._busy = 0
+        self._drained: Future[None] | None = None
+        self._delivered: dict[AgentId, dict[int, Future[Any]]] = {}
+        self._message_count = 0
+        self._swaps: dict[AgentId, Swap] = {}
+        for agent in range(world.size):
+            self.agents.append(self._build(agent))
+
+    def _build(self, agent: AgentId) -> Agent:
+        return self.world.build(
+            agent, _Public(self._public), self._networks[agent], self.log, self._incarnation[agent]
+        )
+
+    # --- the stream ----------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Take every task of the stream to its end. Raises `Stalled` where the network goes idle before that."""
+        self.loop.run(self._main())
+
+    async def _main(self) -> None:
+        names = self.world.ability_names()
+        for agent in self.agents:
+            agent.start(names)
+        await self._drain()
+        if isinstance(self.world.stream, Closed):
+            await self._closed(self.world.stream.in_flight)
+        else:
+            await self._poisson(self.world.stream)
+        await self._drain()
+
+    async def _closed(self, in_flight: int) -> None:
+        if in_flight == 1:
+            for index, task in enumerate(self.world.tasks):
+                await self._advance(index)
+                await self._task(index, task)
+                await self._drain()
+            return
+        numbered = iter(enumerate(self.world.tasks))
+
+        async def lane() -> None:
+            for index, task in numbered:
+                await self._advance(index)
+                await self._task(index, task)
+
+        await self.loop.gather([lane() for _ in range(in_flight)])
+
+    async def _poisson(self, stream: Poisson) -> None:
+        draws = Draws(self.world.seed, "arrivals")
+        processes = []
+        for index, task in enumerate(self.world.tasks):
+            await self.loop.sleep(-log(1.0 - draws.uniform()) / stream.rate)
+            await self._advance(index)
+            processes.append(self.loop.spawn(self._task(index, task)))
+        for process in processes:
+            await process
+
+    async def _task(self, index: int, task: Task) -> None:
+        entry = self.world.entry(index)
+        cause = self._journal.add(
+            TaskArrived, task.id, index=index, entry=entry, ability=task.ability, task_kind=task.kind,
+            prompt=self._journal.text(task.messages[-1].content),
+        )
+        settled = await self._admit(entry, task, cause)
+        correct = None if settled.value is None else self.world.sheet.correct(task, settled.value)
+        self._journal.add(TaskGraded, task.id, correct=correct)
+        self._progress(index)
+
+    async def _admit(self, entry: AgentId, task: Task, cause: EventId) -> Settled:
+        if not self._up[entry]:
+            return self._lost(task, cause)
+        agent = self.agents[entry]
+        if self.direct:
+            try:
+                return await agent.admit(task, cause)
+            except Exception as error:
+                self.failed(entry, task, error)
+                return self._lost(task, cause)
+        process = self.spawn(entry, agent.admit(task, cause))
+        try:
+            return await process
+        except Killed:
+            return self._lost(task, cause)
+        except Exception as error:
+            self.failed(entry, task, error)
+            return self._lost(task, cause)
+
+    def _lost(self, task: Task, cause: EventId) -> Settled:
+        """The entry agent is gone: the harness writes the task's outcome in its place."""
+        self._journal.add(TaskSettled, task.id, (cause,), outcome="failed")
+        return Settled("failed")
+
+    async def _advance(self, index: int) -> None:
+        """Before arrival `index`: its faults take effect, and what is due on the local clock is done."""
+        for fault in self.world.faults:
+            match fault:
+                case Swap(agent=agent) if index in (fault.at, fault.back):
+                    self._swap(agent, fault if index == fault.at else None, fault, index)
+                case Crash(agent=agent) if index == fault.at:
+                    self.loop.later(fault.after, lambda a=agent: self._crash(a))  # type: ignore[misc]
+                case Crash(agent=agent) if index == fault.back:
+                    self._restart(agent)
+                case Partition() if index in (fault.at, fault.back):
+                    self.links.partition(fault.groups if index == fault.at else None)
+        self.beat = int(index / self.world.arrivals_per_beat)
+        if self._crashes and index % _CHECKPOINT_EVERY == 0:
+            self._checkpoint()
+        wakes = self._wakes
+        while wakes and wakes[0][0] <= self.beat:
+            _, agent, incarnation, _, action = heappop(wakes)
+            if self._up[agent] and incarnation == self._incarnation[agent]:
+                if isinstance(self.world.stream, Closed) and self.world.stream.in_flight == 1 and self.direct:
+                    await action()
+                else:
+                    self.background(agent, _run(action), patient=False)
+
+    # --- services for the agents' networks -----------------------------------------------------------------------
+
+    def count(self, sender: AgentId, to: AgentId, message: Any) -> None:
+        """Note one message of the protocol for the traffic figures."""
+        traffic = self.traffic
+        if type(message) is Tell:
+            traffic.evidence += 1
+        else:
+            traffic.requests += 1
+        if to not in self._adjacent[sender]:
+            traffic.two_hops += 1
+
+    def spawn(self, owner: AgentId, coro: Coroutine[Any, Any, T]) -> Process[T]:
+        """Start work that dies with its agent."""
+        process = self.loop.spawn(coro)
+        if self._crashes and not process.done:
+            owned = self._owned.setdefault(owner, {})
+            owned[process] = None
+            if len(owned) > 64:
+                for old in [p for p in owned if p.done]:
+                    del owned[old]
+        return process
+
+    def background(self, owner: AgentId, work: Coroutine[Any, Any, None], patient: bool) -> None:
+        """Start work nobody waits for; a closed stream waits until there is none left that is not patient."""
+        if patient:
+            self.spawn(owner, self._guarded(owner, work, 0))
+        else:
+            self._busy += 1
+            self.spawn(owner, self._guarded(owner, work, 1))
+
+    async def _guarded(self, owner: AgentId, work: Coroutine[Any, Any, None], busy: int) -> None:
+        try:
+            await work
+        except NetworkError:
+            pass
+        except Exception as error:
+            self.failed(owner, None, error)
+        finally:
+            self._busy -= busy
+            if self._busy == 0 and self._drained is not None:
+                self._drained.resolve(None)
+                self._drained = None
+
+    async def _drain(self) -> None:
+        while self._busy:
+            self._drained = self._drained or Future(self.loop)
+            await self._drained
+
+    def wake(self, agent: AgentId, beats: int, action: Callable[[], Awaitable[None]]) -> None:
+        self._wake_count += 1
+        entry = (self.beat + beats, agent, self._incarnation[agent], self._wake_count, action)
+        heappush(self._wakes, entry)
+
+    def failed(self, agent: AgentId, message: Any, error: Exception) -> None:
+        """An exception escaped an agent's own code: visible in the log, and the run is not valid."""
+        task = message if isinstance(message, Task) else getattr(message, "task", None)
+        self._journal.add(
+            AgentFailed, task.id if task is not None else "", error=f"agent {agent}: {type(error).__name__}: {error}"
+        )
+
+    async def deliver(self, sender: AgentId, to: AgentId, message: Any, timeout: float) -> Any:
+        """Carry a request and its reply over links that delay, lose and duplicate; copies are served once."""
+        self._message_count += 1
+        number, reply = self._message_count, Future[Any](self.loop)
+        self._carry(sender, to, message, lambda: self._serve(sender, to, message, number, reply))
+        self.loop.later(timeout, lambda: reply.fail(NetworkError(f"agent {to} did not reply within {timeout} s")))
+        return await reply
+
+    def _carry(self, sender: AgentId, to: AgentId, what: Any, arrive: Callable[[], None]) -> None:
+        fate = self.links.fate(sender, to)
+        if isinstance(fate, str):
+            self._journal.add(MessageLost, to=to, what=type(what).__name__, why=fate)
+            return
+        for delay in fate:
+            self.loop.later(delay, arrive)
+
+    def _serve(self, sender: AgentId, to: AgentId, message: Any, number: int, reply: Future[Any]) -> None:
+        if not self._up[to]:
+            self._journal.add(MessageLost, to=to, what=type(message).__name__, why="down")
+            return
+        inbox = self._delivered.setdefault(to, {})
+        if number in inbox:
+            return
+        inbox[number] = reply
+        if len(inbox) > _INBOX:
+            del inbox[next(iter(inbox))]
+        self.spawn(to, self._answer(sender, to, message, reply))
+
+    async def _answer(self, sender: AgentId, to: AgentId, message: Any, reply: Future[Any]) -> None:
+        try:
+            result = await self.agents[to].serve(sender, message)
+        except NetworkError as error:
+            problem: Exception = error
+        except Exception as error:
+            self.failed(to, message, error)
+            problem = NetworkError(f"agent {to} failed: {error}")
+        else:
+            self._carry(to, sender, result, lambda: reply.resolve(result))
+            return
+        self._carry(to, sender, problem, lambda: reply.fail(problem))
+
+    # --- faults --------------------------------------------------------------------------------------------------
+
+    def _swap(self, agent: AgentId, to: Swap | None, fault: Swap, index: int) -> None:
+        if to is None:
+            self._swaps.pop(agent, None)
+        else:
+            self._swaps[agent] = to
+        self.agents[agent].caller.binding = self.world.binding(agent, to)
+        self._journal.add(
+            Swapped, agent=agent, to=fault.to if to is not None else self.world.healthy[agent], index=index,
+            degraded=to is not None and fault.degraded, roles=fault.roles,
+        )
+
+    def _checkpoint(self) -> None:
+        for fault in self.world.faults:
+            if isinstance(fault, Crash) and self._up[fault.agent]:
+                self._checkpoints[fault.agent] = self.agents[fault.agent].state()
+
+    def _crash(self, agent: AgentId) -> None:
+        if not self._up[agent]:
+            return
+        self._up[agent] = False
+        self._journal.add(Crashed, agent=agent)
+        for process in list(self._owned.pop(agent, ())):
+            process.kill()
+
+    def _restart(self, agent: AgentId) -> None:
+        if self._up[agent]:
+            return
+        self._up[agent] = True
+        self._incarnation[agent] += 1
+        self._delivered.pop(agent, None)
+        self.agents[agent] = self._build(agent)
+        self.agents[agent].caller.binding = self.world.binding(agent, self._swaps.get(agent))
+        self._journal.add(Restarted, agent=agent)
+        if agent in self._checkpoints:
+            self.agents[agent].restore(self._checkpoints[agent])
+        else:
+            self.agents[agent].start(self.world.ability_names())
+
+
+class _Public:
+    """The public entries of all agents, as the mapping that `World.build` reads."""
+
+    def __init__(self, entries: Sequence[Any]) -> None:
+        self._entries = entries
+
+    def __getitem__(self, agent: AgentId) -> Any:
+        return self._entries[agent]
+
+
+async def _run(action: Callable[[], Awaitable[None]]) -> None:
+    await action()
+
+
+
+
+_CHECKPOINT_EVERY = 5
+"""Arrivals between checkpoints of agents that will crash."""
+_INBOX = 4096
+"""Messages an agent remembers to serve each once."""

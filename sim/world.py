@@ -1,0 +1,108 @@
+"""What makes a world, whatever runs it: topology, tasks, models, faults, stream; and how an agent of it is put together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal
+
+from msgspec import Struct
+
+from meshheal.agent import Agent, Method
+from meshheal.beliefs import Neighbour
+from meshheal.calls import Binding, Caller, Recall
+from meshheal.config import Settings
+from meshheal.events import Log
+from meshheal.journal import Journal
+from meshheal.model import PURPOSES, Model
+from meshheal.network import Network
+from meshheal.rng import number
+from meshheal.types import ANY, Ability, AgentId, Task
+from sim.faults import Fault, Swap
+from sim.links import LinkProfile
+from sim.workloads import AnswerSheet
+
+
+class Closed(Struct, frozen=True, tag="closed"):
+    """A fixed number of tasks in flight: the next arrives when one has ended and its evidence is acknowledged."""
+
+    in_flight: int = 1
+
+
+class Poisson(Struct, frozen=True, tag="poisson"):
+    """Tasks arrive at `rate` per second of the runtime's clock, whatever is in flight."""
+
+    rate: float
+
+
+Stream = Closed | Poisson
+
+
+class World(Struct):
+    """One world, ready to run. `neighbours` and `abilities` are indexed by agent.
+
+    `healthy` gives each agent's model name, `outside` the weaker one for work outside an agent's abilities; `model`
+    turns a name into a model.
+    """
+
+    neighbours: Sequence[Sequence[AgentId]]
+    abilities: Sequence[tuple[Ability, ...]]
+    tasks: Sequence[Task]
+    sheet: AnswerSheet
+    healthy: Sequence[str]
+    outside: str
+    model: Callable[[str], Model]
+    settings: Settings
+    method: Method
+    seed: int
+    faults: Sequence[Fault] = ()
+    links: LinkProfile = LinkProfile()
+    stream: Stream = Closed()
+    recall: Recall | None = None
+    wrap: Callable[[AgentId, Network], Network] | None = None
+
+    @property
+    def size(self) -> int:
+        return len(self.neighbours)
+
+    @property
+    def arrivals_per_beat(self) -> float:
+        """Arrivals of the stream in one mean inter-arrival time of a closed neighbourhood: N / (mean degree + 1)."""
+        degree = sum(len(n) for n in self.neighbours) / self.size
+        return max(1.0, self.size / (degree + 1))
+
+    def ability_names(self) -> tuple[Ability, ...]:
+        return tuple(sorted({a for held in self.abilities for a in held} | {t.ability for t in self.tasks}))
+
+    def neighbour(self, agent: AgentId) -> Neighbour:
+        """What is public about an agent. The family is the one it declares: a swap does not change it."""
+        return Neighbour(
+            agent, tuple(self.abilities[agent]), self.model(self.healthy[agent]).family, tuple(self.neighbours[agent])
+        )
+
+    def binding(self, agent: AgentId, swap: Swap | None = None) -> Binding:
+        """Models per ability; with a swap, the swapped model in the swapped roles."""
+        own = self.model(self.healthy[agent])
+        bound = {a: own for a in (*self.abilities[agent], ANY)}
+        swapped = None
+        if swap is not None:
+            to = self.model(swap.to)
+            swapped = {p: to for p in (swap.roles or PURPOSES)}
+        return Binding(bound, self.model(self.outside), swapped)
+
+    def entry(self, index: int) -> AgentId:
+        """Where arrival `index` enters: drawn by seed."""
+        return number(self.seed, "entry", index) % self.size
+
+    def build(
+        self, agent: AgentId, public: Mapping[AgentId, Neighbour], network: Network, log: Log, incarnation: int = 0
+    ) -> Agent:
+        """Put one agent together. `public` holds its own entry and those of its neighbours."""
+        journal = Journal(agent, log, network.now, incarnation)
+        limits = self.settings.limits
+        caller = Caller(
+            agent, self.binding(agent), network, journal, limits.call_timeout, limits.max_output, self.recall
+        )
+        around = {n: public[n] for n in self.neighbours[agent]}
+        return Agent(public[agent], around, self.settings, self.method, network, journal, caller, self.seed)
+
+
