@@ -4,7 +4,7 @@
 
 Each detector reads independent scores with an exact reference, so this calibrates tests and not the estimates
 around them: a network's own ARL0 is measured in long fault-free runs. The threshold of each detector is set
-so that the measured ARL0 (observations to a false alarm) is the wanted one, or just above it where the evidence
+so that the measured ARL0 (observations to a false alarm) is the wanted one, or just above it where evidence
 moves in steps. Then the delay is measured, in outputs of the degraded agent, after `BEFORE` healthy outputs.
 The oracle knows both distributions and is the floor.
 """
@@ -67,7 +67,7 @@ SCORES = {
 
 @dataclass(frozen=True)
 class Measured:
-    """One detector's figures: `arl0` with a 95 % Poisson interval, delays in outputs of the degraded agent."""
+    """One detector's figures: `arl0` with its 95 % Poisson interval, delays in outputs of that agent."""
 
     scores: str
     detector: str
@@ -98,7 +98,7 @@ def draws(distribution: dict[float, float], seed: Sequence[int], n: int) -> list
 
 
 def records(detector: Detector, scores: Sequence[float], expected: float) -> tuple[list[float], list[int]]:
-    """The rising maxima of the evidence and when each was reached: first passages of all thresholds at once."""
+    """Rising maxima of the evidence and when each was reached: the first passages of all thresholds."""
     levels, times = [1.0], [0]
     update, highest = detector.update, 1.0
     for n, score in enumerate(scores, 1):

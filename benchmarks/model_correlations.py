@@ -27,7 +27,6 @@ from meshheal.model import CallKey, Request, Sampling
 from meshheal.types import Task, TaskId
 from sim.models import PROFILES, Synthetic, recordings
 from sim.models.figures import Estimated, Profile, Published
-from sim.models.recorded import family_of
 from sim.workloads.mmlu_pro import load
 from sim.workloads.sheet import AnswerSheet
 
@@ -42,6 +41,7 @@ STAND_INS = {
 profile's.
 """
 
+MAKERS = ("gemini", "llama")
 Answers = Mapping[TaskId, str | None]
 
 
@@ -53,6 +53,11 @@ class Pair(NamedTuple):
     phi: float
     tetrachoric: float
     same_letter: float
+
+
+def maker(model: str) -> str:
+    """Who made a model: what its twin's family is."""
+    return next((name for name in MAKERS if name in model.lower()), model)
 
 
 def tetrachoric(p: float, q: float, both: float) -> float:
@@ -108,7 +113,7 @@ def stand_in(model: str, answers: Answers, tasks: Mapping[TaskId, Task], sheet: 
     return replace(
         PROFILES[STAND_INS[model]],
         name=model,
-        family=family_of(model),
+        family=maker(model),
         accuracy={"MMLU-Pro": Published(right, "its recorded answers")},
         unreadable_answer=Estimated(unread, unread, unread, "its recorded answers"),
     )
@@ -156,7 +161,7 @@ def loadings(
 
     def residuals(x: Sequence[float]) -> list[float]:
         held = dict(zip(models, x[:-1], strict=True))
-        kin = {(a, b): family_of(a) == family_of(b) for a, b in wanted}
+        kin = {(a, b): maker(a) == maker(b) for a, b in wanted}
         return [held[a] * held[b] + (x[-1] if kin[a, b] else 0.0) - r for (a, b), r in wanted.items()]
 
     fit = least_squares(residuals, [0.8] * len(models) + [0.05], bounds=(0, [1.0] * len(models) + [0.3]))

@@ -38,6 +38,7 @@ from meshheal.network import (
     Reviewed,
     ReviewIt,
     Settled,
+    TakeDuty,
     TakeOver,
     Tell,
 )
@@ -120,6 +121,8 @@ class Agent:
             case Notice():
                 self.beliefs.told(sender, message.excluded)
                 return True
+            case TakeDuty():
+                return await self.prober.probe(message.agent, message.motive)
             case Advert():
                 if self.routing.heard(sender, message.number, message.hops):
                     await self.advertise()
@@ -355,6 +358,18 @@ class Agent:
         self._advert = state["advert"]
         self._advertised = dict(map(tuple, state["advertised"]))
         self.prober.restore(state["prober"])
+        self._recall_beliefs()
+
+    def _recall_beliefs(self) -> None:
+        """Write down what a restarted agent believes: it may be older than the last that its log says."""
+        for agent, opinion in self.beliefs.opinions.items():
+            said = [("", opinion.state)] if opinion.state != "healthy" else []
+            said += [(ability, "excluded") for ability in sorted(opinion.excluded_abilities)]
+            for ability, state in said:
+                self.journal.add(
+                    StateChanged, agent=agent, ability=ability, before="healthy", to=state, evidence=opinion.evidence,
+                    reason="restored",
+                )
 
 
 _SETTLED_REMEMBERED = 256

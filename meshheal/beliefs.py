@@ -61,21 +61,30 @@ class Shadowed(Struct, frozen=True):
     evidence: float
 
 
-_CLEARED_AFTER = 4
-"""Scores that an ability must have to its credit before it is left out of a conviction."""
-
 Finding = Change | Withheld | Moved | Shadowed
 
 _PENDING_LIMIT = 64
 """Residuals held while suspicion is open; more than that and the oldest are taken as they are."""
 
 
+def _return_test(settings: Settings) -> ReturnTest:
+    return ReturnTest(settings.recovery.return_bets, settings.recovery.return_margin)
+
+
+def _tested(tests: dict[Ability, ReturnTest], ability: Ability, settings: Settings) -> ReturnTest:
+    """The test of that ability, begun where there is none."""
+    test = tests.get(ability)
+    if test is None:
+        test = tests[ability] = _return_test(settings)
+    return test
+
+
 class Opinion:
     """All that an observer holds about one neighbour."""
 
     __slots__ = (
-        "abilities", "by_ability", "counts", "evidence", "excluded_abilities", "last_seen", "offset", "pending", "power",
-        "probation_left", "returning", "shadows", "state", "wide", "withheld",
+        "abilities", "by_ability", "evidence", "excluded_abilities", "last_seen", "offset", "pending", "power",
+        "probation_left", "returning", "shadows", "sparing", "state", "wide", "withheld",
     )
 
     def __init__(self, neighbour: Neighbour, settings: Settings) -> None:
@@ -87,8 +96,8 @@ class Opinion:
         self.by_ability: dict[Ability, Detector] = {}
         self.offset = Offset(d.own_offset_prior, d.own_offset_max if d.own_offset else 0.0, d.window)
         self.pending: list[tuple[ReviewRecord, float]] = []
-        self.counts: dict[Ability, int] = {}
-        """Scores each detector in `by_ability` has read since it started."""
+        self.sparing: dict[Ability, ReturnTest] = {}
+        """While suspicion is open: evidence, per ability, that the fault does not touch it."""
         self.returning: dict[Ability, ReturnTest] = {}
         """Tests in the other direction: per excluded ability, or under "" for the whole agent."""
         self.probation_left = 0
@@ -103,7 +112,7 @@ class Opinion:
         """Start the tests anew."""
         self.wide.reset()
         self.by_ability.clear()
-        self.counts.clear()
+        self.sparing.clear()
         self.returning.clear()
         self.evidence = 1.0
         self.power = 0
@@ -114,7 +123,7 @@ class Opinion:
             "state": self.state, "excluded_abilities": sorted(self.excluded_abilities), "wide": self.wide.state(),
             "by_ability": {a: d.state() for a, d in self.by_ability.items()}, "offset": self.offset.state(),
             "pending": list(self.pending), "returning": {a: t.state() for a, t in self.returning.items()},
-            "counts": dict(self.counts), "probation_left": self.probation_left, "shadows": {k: d.state() for k, d in self.shadows.items()},
+            "sparing": {a: t.state() for a, t in self.sparing.items()}, "probation_left": self.probation_left, "shadows": {k: d.state() for k, d in self.shadows.items()},
             "evidence": self.evidence, "power": self.power, "withheld": self.withheld, "last_seen": self.last_seen,
         }
 
@@ -128,11 +137,12 @@ class Opinion:
             self.by_ability[ability].restore(inner)
         self.offset.restore(state["offset"])
         self.pending = list(state["pending"])
-        self.counts = dict(state["counts"])
-        self.returning = {}
-        for ability, inner in state["returning"].items():
-            self.returning[ability] = ReturnTest(settings.recovery.return_bets, settings.recovery.return_margin)
-            self.returning[ability].restore(inner)
+        for name in ("returning", "sparing"):
+            tests: dict[Ability, ReturnTest] = {}
+            for ability, inner in state[name].items():
+                tests[ability] = _return_test(settings)
+                tests[ability].restore(inner)
+            setattr(self, name, tests)
         self.probation_left = state["probation_left"]
         for kind, inner in state["shadows"].items():
             self.shadows[kind].restore(inner)
@@ -229,9 +239,7 @@ class Beliefs:
         detector = by.get(record.ability)
         if detector is None:
             detector = by[record.ability] = make(self._settings.detector.kind, self._settings.detector)
-            opinion.counts[record.ability] = 0
         detector.update(score, expected)
-        opinion.counts[record.ability] += 1
         for d in by.values():
             total += d.evidence
         n = max(len(opinion.abilities), len(by))
@@ -248,6 +256,7 @@ class Beliefs:
     def _learn(self, opinion: Opinion, record: ReviewRecord, expected: float) -> None:
         """Scores under suspicion wait: they count once it closes, and are dropped on conviction."""
         if opinion.evidence >= self._settings.detector.clear_at:
+            _tested(opinion.sparing, record.ability, self._settings).update(record.score, expected)
             opinion.pending.append((record, expected))
             if len(opinion.pending) > _PENDING_LIMIT:
                 self._count(opinion, *opinion.pending.pop(0))
@@ -255,6 +264,7 @@ class Beliefs:
             for held in opinion.pending:
                 self._count(opinion, *held)
             opinion.pending.clear()
+            opinion.sparing.clear()
             self._count(opinion, record, expected)
 
     def _count(self, opinion: Opinion, record: ReviewRecord, expected: float) -> None:
@@ -287,7 +297,8 @@ class Beliefs:
                 allowed.append(ability)
             elif not opinion.withheld:
                 found.append(Withheld(agent, ability, guard, opinion.evidence))
-        if len(allowed) == len(opinion.abilities):
+        if len(allowed) == len(opinion.abilities) - len(opinion.excluded_abilities):
+            opinion.excluded_abilities.clear()
             opinion.pending.clear()
             evidence = opinion.evidence
             self._move(opinion, agent, "excluded", "convicted", found)
@@ -298,11 +309,11 @@ class Beliefs:
             found.append(Change(agent, ability, opinion.state, "excluded", opinion.evidence, "convicted"))
             opinion.excluded_abilities.add(ability)
             opinion.by_ability.pop(ability, None)
-            opinion.counts.pop(ability, None)
         if allowed and len(allowed) == len(implicated):
             # The fault is accounted for: what was held against the agent as a whole came from these abilities.
             opinion.pending = [p for p in opinion.pending if p[0].ability not in opinion.excluded_abilities]
             opinion.wide.reset()
+            opinion.sparing.clear()
             opinion.evidence = 1.0
             opinion.power = 0
             opinion.withheld = False
@@ -314,15 +325,11 @@ class Beliefs:
                 self._move(opinion, agent, "suspect", "exclusion withheld", found)
 
     def _implicated(self, opinion: Opinion) -> list[Ability]:
-        """The whole agent, unless the evidence stands against some of its abilities only and speaks for another."""
-        at = self._settings.detector.suspect_at
+        """The whole agent, but for abilities for which as much speaks as would bring an excluded one back."""
+        at = self._settings.recovery.return_at
         live = [a for a in opinion.abilities if a not in opinion.excluded_abilities]
-        by = opinion.by_ability
-        against = [a for a in live if a in by and by[a].evidence >= at]
-        cleared = [a for a in live if a in by and by[a].evidence < at and opinion.counts[a] >= _CLEARED_AFTER]
-        if against and cleared and opinion.wide.evidence < self.exclude_at:
-            return against
-        return live
+        against = [a for a in live if a not in opinion.sparing or opinion.sparing[a].evidence < at]
+        return against or live
 
     def _guard(self, agent: AgentId, ability: Ability) -> Literal["min_eligible", "max_excluded_fraction"] | None:
         """Why excluding the agent from `ability` must wait, if it must."""
@@ -342,25 +349,31 @@ class Beliefs:
         """Only probes speak for what is excluded: ordinary work was judged before the exclusion was known."""
         if record.channel != "probe" or expected is None:
             return []
-        whole = opinion.state == "excluded"
-        scope = "" if whole else record.ability
-        r = self._settings.recovery
-        test = opinion.returning.get(scope)
-        if test is None:
-            test = opinion.returning[scope] = ReturnTest(r.return_bets, r.return_margin)
+        at = self._settings.recovery.return_at
         found: list[Finding] = []
-        if test.update(record.score, expected) < r.return_at:
-            return found
-        if whole:
+        by_ability = _tested(opinion.returning, record.ability, self._settings).update(record.score, expected)
+        if opinion.state != "excluded":
+            if by_ability >= at:
+                self._ability_back(opinion, record.producer, record.ability, found)
+        elif _tested(opinion.returning, "", self._settings).update(record.score, expected) >= at:
             opinion.fresh()
-            opinion.excluded_abilities.clear()
-            opinion.probation_left = r.probation
-            self._move(opinion, record.producer, "probation" if r.probation else "healthy", "probes", found)
-        else:
-            del opinion.returning[scope]
-            opinion.excluded_abilities.discard(scope)
-            found.append(Change(record.producer, scope, "excluded", "healthy", opinion.evidence, "probes"))
+            opinion.probation_left = self._settings.recovery.probation
+            self._move(opinion, record.producer, "probation" if opinion.probation_left else "healthy", "probes", found)
+        elif by_ability >= at * len(opinion.abilities):
+            # One ability is well while the agent as a whole is not: it alone comes back.
+            opinion.fresh()
+            opinion.probation_left = self._settings.recovery.probation
+            self._move(opinion, record.producer, "probation" if opinion.probation_left else "healthy", "probes", found)
+            for ability in opinion.abilities:
+                if ability != record.ability:
+                    opinion.excluded_abilities.add(ability)
+                    found.append(Change(record.producer, ability, opinion.state, "excluded", opinion.evidence, "still failing"))
         return found
+
+    def _ability_back(self, opinion: Opinion, agent: AgentId, ability: Ability, found: list[Finding]) -> None:
+        del opinion.returning[ability]
+        opinion.excluded_abilities.discard(ability)
+        found.append(Change(agent, ability, "excluded", "healthy", opinion.evidence, "probes"))
 
     def _move(self, opinion: Opinion, agent: AgentId, to: State, reason: str, found: list[Finding]) -> None:
         found.append(Change(agent, "", opinion.state, to, opinion.evidence, reason))

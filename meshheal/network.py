@@ -73,6 +73,13 @@ class Notice(Struct, frozen=True, tag=True):
     excluded: bool
 
 
+class TakeDuty(Struct, frozen=True, tag=True):
+    """Probe `agent` in the sender's place, which has no reference left for it. Replied to with whether a probe was sent."""
+
+    agent: AgentId
+    motive: Literal["burst", "recovery"]
+
+
 class Advert(Struct, frozen=True, tag=True):
     """Hops from the sender to the nearest agent able to coordinate each ability; later `number`s replace earlier ones."""
 
@@ -110,8 +117,8 @@ class Settled(Struct, frozen=True, tag=True):
     cause: EventId | None = None
 
 
-Request = Produce | ReviewIt | TakeOver | Forward | Tell | Notice | Advert
-Reply = Produced | Reviewed | Settled | Literal[True]
+Request = Produce | ReviewIt | TakeOver | Forward | Tell | Notice | TakeDuty | Advert
+Reply = Produced | Reviewed | Settled | bool
 
 
 class Network(Protocol):

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, Literal
 from meshheal import answers, reply
 from meshheal.errors import NetworkError
 from meshheal.events import EventId, Probed, ProbeSkipped, ReferenceBanked, ReviewersUninformative, State
-from meshheal.network import Produce, Reviewed, ReviewIt
-from meshheal.recovery import Bank, Reference, Schedule, on_duty
+from meshheal.network import Produce, Reviewed, ReviewIt, TakeDuty
+from meshheal.recovery import Bank, Candidate, Reference, Schedule, on_duty
 from meshheal.reviewers import Calibration
 from meshheal.rng import Stream, number
-from meshheal.types import AgentId, Answer, ReviewRecord, Score, Task
+from meshheal.types import Ability, AgentId, Answer, ReviewRecord, Score, Task
 
 if TYPE_CHECKING:
     from meshheal.agent import Agent
@@ -25,8 +25,8 @@ class Prober:
     def __init__(self, agent: Agent, seed: int) -> None:
         self._agent = agent
         self._settings = agent.settings.recovery
-        families = {n.family for n in agent.neighbours.values()} | {agent.me.family}
-        self.bank = Bank(self._settings, len(families))
+        self.bank = Bank(self._settings, agent.routing.families)
+        self._candidates: list[Candidate] = []
         self.calibration = Calibration()
         self._draws = Stream(seed, "prober", agent.id)
         self._schedules: dict[AgentId, Schedule] = {}
@@ -37,7 +37,7 @@ class Prober:
     def bank_if_agreed(self, task: Task, value: str, agreed: list[AgentId], answered: list[AgentId], cause: EventId) -> None:
         """Keep a settled task as a reference, where those who agreed on its answer are different enough."""
         families = sorted({self._agent.model_of(a) for a in agreed})
-        if not answers.comparable(task.form) or not self.bank.enough_agreement(agreed, families):
+        if not answers.comparable(task.form) or not self.bank.enough_agreement(task.ability, agreed, families):
             return
         self.bank.add(Reference(task, value, tuple(families), set(answered), self._agent.network.beat()))
         self._agent.journal.add(ReferenceBanked, task.id, (cause,), families=tuple(families))
@@ -47,13 +47,13 @@ class Prober:
     async def background(self) -> None:
         """After a task of one's own: with the set frequency, probe a healthy neighbour, the one longest unheard of."""
         for _ in range(int(self._settings.background + self._draws.uniform())):
-            beliefs, beat = self._agent.beliefs, self._agent.network.beat()
+            beliefs = self._agent.beliefs
             healthy = [
                 a for a in self._agent.neighbours
                 if beliefs.state(a) in ("healthy", "probation") and a not in self._agent.routing.down
             ]
             for agent in beliefs.least_seen(healthy)[:3]:
-                if await self._probe(agent, "background", beat):
+                if await self.probe(agent, "background"):
                     break
 
     def changed(self, agent: AgentId, to: State) -> None:
@@ -99,29 +99,100 @@ class Prober:
         schedule = self._schedules.get(agent)
         if opinion.state == "suspect" and schedule is None:
             for _ in range(1 if opinion.withheld else self._settings.burst):
-                if not await self._probe(agent, "burst", beat) or opinion.state != "suspect":
+                if not await self._probe_or_hand_over(agent, "burst", beat) or opinion.state != "suspect":
                     break
         elif schedule is not None and beat >= schedule.due:
-            await self._probe(agent, "recovery", beat)
+            await self._probe_or_hand_over(agent, "recovery", beat)
         if opinion.state == "suspect" or agent in self._schedules:
             self._plan(agent)
 
     # --- how -----------------------------------------------------------------------------------------------------
 
-    async def _probe(self, agent: AgentId, motive: Motive, beat: int) -> bool:
+    async def _probe_or_hand_over(self, agent: AgentId, motive: Literal["burst", "recovery"], beat: int) -> bool:
+        """Probe; with no reference left that the agent may be asked, have another neighbour do it, or make one."""
+        if await self.probe(agent, motive):
+            return True
+        others = [c for c in self._watchers(agent) if c != self._agent.id and c not in self._agent.routing.down]
+        for _ in range(min(_HAND_OVERS, len(others))):
+            to = on_duty(agent, beat, others)
+            others.remove(to)
+            try:
+                if await self._agent.ask(to, TakeDuty(agent, motive)):
+                    return True
+            except NetworkError:
+                continue
+        if await self._restock(agent, motive):
+            return await self.probe(agent, motive)
+        self._agent.journal.add(ProbeSkipped, agent=agent, motive=motive)
+        return False
+
+    async def _restock(self, agent: AgentId, motive: Motive) -> bool:
+        """Have a recent task answered by one more agent; where it says what the producer said, that is a reference.
+
+        Neither may be of the family of `agent` where three families hold the ability, and its own earlier opinion on the
+        task plays no part: a reference chosen because the agent's like agreed would flatter it.
+        """
+        a = self._agent
+        abilities, family = self._askable(agent, motive), a.neighbours[agent].family
+        tried = 0
+        for candidate in [c for c in reversed(self._candidates) if c.task.ability in abilities and agent not in c.answered]:
+            helper = self._helper(candidate, agent, family)
+            if helper is None:
+                continue
+            self._candidates.remove(candidate)
+            tried += 1
+            try:
+                done = await a.ask(helper, Produce(candidate.task, "probe", n=_RESTOCK))
+            except NetworkError:
+                continue
+            candidate.answered.add(helper)
+            answer = answers.to_answer(candidate.task, helper, reply.visible(done.text), done.finish)
+            if answer.value is not None and answers.same(candidate.task.form, candidate.value, answer.value):
+                agreed = [candidate.producer, helper]
+                self.bank_if_agreed(candidate.task, candidate.value, agreed, sorted(candidate.answered), done.call)
+                return True
+            if tried >= _RESTOCK_TRIES:
+                break
+        return False
+
+    def _helper(self, candidate: Candidate, agent: AgentId, family: str) -> AgentId | None:
+        """Somebody to settle a candidate with, so that `agent` may be asked it: in good standing, of a third family."""
+        routing, ability = self._agent.routing, candidate.task.ability
+        mixed = routing.families(ability) >= 3
+        producer_family = self._agent.model_of(candidate.producer)
+        if mixed and producer_family == family:
+            return None
+        for other in routing.reviewers_for(
+            number(candidate.task.id), ability, candidate.producer, self._agent.network.beat(), _RESTOCK, candidate.answered
+        ):
+            if other != agent and not (mixed and self._agent.model_of(other) in (family, producer_family)):
+                return other
+        return None
+
+    def remember(self, task: Task, producer: AgentId, value: str, answered: list[AgentId]) -> None:
+        """Keep a task one coordinated as a candidate for a reference."""
+        if answers.comparable(task.form):
+            self._candidates.append(Candidate(task, producer, value, set(answered)))
+            if len(self._candidates) > self._settings.bank_size:
+                del self._candidates[0]
+
+    def _askable(self, agent: AgentId, motive: Motive) -> tuple[Ability, ...]:
+        """Abilities the agent is to be probed in: those in question."""
+        abilities, opinion = self._agent.neighbours[agent].abilities, self._agent.beliefs.opinions[agent]
+        if motive == "recovery" and opinion.state != "excluded":
+            return tuple(sorted(opinion.excluded_abilities))
+        if opinion.excluded_abilities:
+            return tuple(x for x in abilities if x not in opinion.excluded_abilities)
+        return abilities
+
+    async def probe(self, agent: AgentId, motive: Motive) -> bool:
         """Ask one reference task of `agent` and share the score; False where there is no reference to ask."""
         a = self._agent
-        neighbour, opinion = a.neighbours[agent], a.beliefs.opinions[agent]
-        abilities = neighbour.abilities
-        if motive == "recovery" and opinion.state != "excluded":
-            abilities = tuple(sorted(opinion.excluded_abilities))
-        elif opinion.excluded_abilities:
-            abilities = tuple(x for x in abilities if x not in opinion.excluded_abilities)
+        beat = a.network.beat()
+        neighbour, abilities = a.neighbours[agent], self._askable(agent, motive)
         frozen = motive == "background" and self._draws.uniform() < _TRANCHE_SHARE
         reference = self.bank.pick(agent, neighbour.family, abilities, beat, self._draws, frozen)
         if reference is None:
-            if motive != "background":
-                a.journal.add(ProbeSkipped, agent=agent, motive=motive)
             return False
         again = agent in reference.answered
         reference.answered.add(agent)
@@ -199,6 +270,7 @@ class Prober:
 
     def state(self) -> Any:
         return {
+            "candidates": [[c.task, c.producer, c.value, sorted(c.answered)] for c in self._candidates],
             "bank": self.bank.state(), "calibration": self.calibration.state(), "draws": self._draws.state(),
             "schedules": [[a, s.state()] for a, s in self._schedules.items()],
         }
@@ -206,6 +278,7 @@ class Prober:
     def restore(self, state: Any) -> None:
         """Continue, and plan anew: plans are not state, they follow from it."""
         self.bank.restore(state["bank"])
+        self._candidates = [Candidate(t, p, v, set(a)) for t, p, v, a in state["candidates"]]
         self.calibration.restore(state["calibration"])
         self._draws.restore(state["draws"])
         self._schedules = {}
@@ -218,5 +291,11 @@ class Prober:
                 self._plan(agent)
 
 
+_HAND_OVERS = 4
+"""Neighbours that are asked in turn to probe where one has no reference left."""
+_RESTOCK = 2
+"""Salt of the draw of helpers, and number of their calls."""
+_RESTOCK_TRIES = 3
+"""Candidates tried for one probe."""
 _TRANCHE_SHARE = 0.2
 """Share of background probes that use a frozen reference."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import ceil
 from typing import Any
 
@@ -29,21 +29,34 @@ class Reference(Struct):
     tranche: bool = False
 
 
-class Bank:
-    """References one agent gathered as a coordinator, bounded in number and age. The first ones are frozen as a tranche."""
+class Candidate(Struct):
+    """A task one coordinated, as its producer answered it: a reference once an agent of another family says the same."""
 
-    def __init__(self, settings: Recovery, families: int) -> None:
+    task: Task
+    producer: AgentId
+    value: str
+    answered: set[AgentId]
+
+
+class Bank:
+    """References one agent gathered as a coordinator, bounded in number and age. The first ones are frozen as a tranche.
+
+    `families` gives how many model families hold an ability here. Where there are three, two must agree on a reference
+    and the probed agent's must not be among them; with fewer that cannot be had, and two agents must do.
+    """
+
+    def __init__(self, settings: Recovery, families: Callable[[Ability], int]) -> None:
         self._settings = settings
-        self._strict = families >= 3
+        self._families = families
         self._references: list[Reference] = []
         self._tranche = 0
 
     def __len__(self) -> int:
         return len(self._references)
 
-    def enough_agreement(self, agents: Sequence[AgentId], families: Sequence[str]) -> bool:
+    def enough_agreement(self, ability: Ability, agents: Sequence[AgentId], families: Sequence[str]) -> bool:
         """Whether those who agreed on an answer make it a reference."""
-        return len(set(families)) >= 2 if self._strict else len(set(agents)) >= 2
+        return len(set(families)) >= 2 if self._families(ability) >= 3 else len(set(agents)) >= 2
 
     def add(self, reference: Reference) -> None:
         if self._tranche < self._settings.tranche:
@@ -73,7 +86,7 @@ class Bank:
             if tranche != r.tranche and (tranche or r.beat < oldest):
                 continue
             own = family in r.families
-            if own and self._strict:
+            if own and self._families(r.task.ability) >= 3:
                 continue
             if agent in r.answered:
                 if tranche and again is None:

@@ -31,6 +31,7 @@ class Routing:
         self._seed = seed
         self._everyone: dict[AgentId, Neighbour] = {me.id: me, **neighbours}
         self._holders: dict[Ability, tuple[AgentId, ...]] = {}
+        self._families: dict[Ability, int] = {}
         self.load: dict[AgentId, int] = {}
         self.down: dict[AgentId, int] = {}
         """Agents that did not answer, and the beat until which they are left alone."""
@@ -44,6 +45,13 @@ class Routing:
                 a for a, v in self._everyone.items() if ability == ANY or ability in v.abilities
             ))
             self._holders[ability] = found
+        return found
+
+    def families(self, ability: Ability) -> int:
+        """Model families among the holders of an ability here, as they declare them."""
+        found = self._families.get(ability)
+        if found is None:
+            found = self._families[ability] = len({self._everyone[a].family for a in self.holders(ability)})
         return found
 
     def _up(self, agent: AgentId, beat: int) -> bool:

@@ -1,4 +1,4 @@
-"""Scheduled faults, in arrivals of the task stream: backend swaps, crashes, partitions."""
+"""Scheduled faults, in arrivals of the task stream: backend swaps, crashes, partitions, rough links."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from msgspec import Struct
 from meshheal.errors import UsageError
 from meshheal.model import PURPOSES, Purpose
 from meshheal.types import AgentId
+from sim.links import LinkProfile
 
 
 class Swap(Struct, frozen=True, tag="swap"):
@@ -43,7 +44,15 @@ class Partition(Struct, frozen=True, tag="partition"):
     back: int
 
 
-Fault = Swap | Crash | Partition
+class Weather(Struct, frozen=True, tag="weather"):
+    """All links are as `links` says for arrivals `at` <= i < `back`, and as the world declares them before and after."""
+
+    links: LinkProfile
+    at: int
+    back: int
+
+
+Fault = Swap | Crash | Partition | Weather
 
 
 def swap(
@@ -61,6 +70,8 @@ def swap(
 def check(faults: Sequence[Fault], agents: int) -> None:
     """Raise `UsageError` where a fault names an agent that is not there, or two swaps of one agent overlap."""
     for fault in faults:
+        if isinstance(fault, Weather):
+            continue
         named = [a for g in fault.groups for a in g] if isinstance(fault, Partition) else [fault.agent]
         for agent in named:
             if not 0 <= agent < agents:

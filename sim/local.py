@@ -28,7 +28,7 @@ from meshheal.journal import Journal
 from meshheal.network import Settled, Tell
 from meshheal.rng import Stream as Draws
 from meshheal.types import AgentId, Task
-from sim.faults import Crash, Partition, Swap
+from sim.faults import Crash, Partition, Swap, Weather
 from sim.links import Links
 from sim.loop import Future, Killed, Loop, Process
 from sim.world import Closed, Poisson, World
@@ -118,12 +118,13 @@ class LocalRun:
         self.loop = Loop()
         self.log = log
         self.beat = 0
+        self._index = -1
         self.traffic = Traffic()
         self.links = Links(world.links, world.seed)
         self._progress = progress
         self._crashes = any(isinstance(f, Crash) for f in world.faults)
         self.direct = world.links.perfect and not self._crashes and not any(
-            isinstance(f, Partition) for f in world.faults
+            isinstance(f, Partition | Weather) for f in world.faults
         )
         self._journal = Journal(WORLD, log, lambda: self.loop.now)
         self._public = [world.neighbour(a) for a in range(world.size)]
@@ -233,12 +234,15 @@ class LocalRun:
             match fault:
                 case Swap(agent=agent) if index in (fault.at, fault.back):
                     self._swap(agent, fault if index == fault.at else None, fault, index)
-                case Crash(agent=agent) if index == fault.at:
-                    self.loop.later(fault.after, lambda a=agent: self._crash(a))  # type: ignore[misc]
+                case Crash() if index == fault.at:
+                    self.loop.later(fault.after, lambda f=fault: self._crash(f))  # type: ignore[misc]
                 case Crash(agent=agent) if index == fault.back:
                     self._restart(agent)
                 case Partition() if index in (fault.at, fault.back):
                     self.links.partition(fault.groups if index == fault.at else None)
+                case Weather() if index in (fault.at, fault.back):
+                    self.links.profile = fault.links if index == fault.at else self.world.links
+        self._index = index
         self.beat = int(index / self.world.arrivals_per_beat)
         if self._crashes and index % _CHECKPOINT_EVERY == 0:
             self._checkpoint()
@@ -371,8 +375,9 @@ class LocalRun:
             if isinstance(fault, Crash) and self._up[fault.agent]:
                 self._checkpoints[fault.agent] = self.agents[fault.agent].state()
 
-    def _crash(self, agent: AgentId) -> None:
-        if not self._up[agent]:
+    def _crash(self, fault: Crash) -> None:
+        agent = fault.agent
+        if not self._up[agent] or self._index >= fault.back:
             return
         self._up[agent] = False
         self._journal.add(Crashed, agent=agent)

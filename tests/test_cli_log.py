@@ -25,7 +25,7 @@ def invoke(*arguments: str) -> Result:
 
 
 def record_story(recorder: Recorder, task: str) -> None:
-    """Agent 1 produces a wrong answer; a committee rejects it, takes over, and its neighbour 4 comes to exclude it."""
+    """Agent 1 answers wrongly; a committee rejects it and takes over; neighbour 4 comes to exclude it."""
     prompt = recorder.text(f"Prove [bold]{task}[/bold] \x1b[31m in red.")
     reply = recorder.text("It holds. \ud800 " + "Trivially so. " * 30)
     evidence = ReviewRecord(
@@ -120,12 +120,13 @@ def run(tmp_path: Path) -> RunDir:
 
 def test_a_run_is_shown_with_a_line_for_each_log(run: RunDir) -> None:
     shown = invoke(str(run.path)).stdout
-    assert [line.split()[1:4:2] for line in shown.splitlines() if "meshheal" in line and "│" in line][0] == [
-        "meshheal",
-        "0",
+    rows = [line.split(maxsplit=6) for line in shown.splitlines() if " 220 " in line or " 11 " in line]
+    assert [(row[0], row[1], row[-1].strip()) for row in rows] == [
+        ("meshheal", "0", "complete"),
+        ("meshheal", "1", "complete"),
+        ("meshheal", "2", "not complete (still running, or cut)"),
+        ("unprotected", "0", "complete"),
     ]
-    assert "220" in shown
-    assert "not complete" in shown
 
 
 def test_one_log_is_shown_with_header_and_counts(run: RunDir) -> None:

@@ -1,7 +1,10 @@
 """Sequential tests: their bound, their delay, and that every one keeps to the same interface."""
 
+import importlib.util
 import math
+import sys
 from itertools import repeat
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -86,6 +89,18 @@ def test_a_restored_detector_continues_identically(fresh, before, after):
     for score, expected in after:
         assert two.update(score, expected) == one.update(score, expected)
     assert two.state() == one.state()
+
+
+@every_detector
+@pytest.mark.parametrize("n", [5, 33])
+def test_a_detector_restored_in_the_middle_of_a_long_run_continues_identically(fresh, n):
+    draw = Stream("test", "restored").uniform
+    seen = [(draw(), draw()) for _ in range(100)]
+    one, two = fresh(), fresh()
+    for score, expected in seen[:n]:
+        one.update(score, expected)
+    two.restore(one.state())
+    assert [two.update(*o) for o in seen[n:]] == [one.update(*o) for o in seen[n:]]
 
 
 @every_detector
@@ -370,3 +385,44 @@ def test_a_fixed_threshold_blames_an_agent_whose_tasks_are_hard():
         fixed.update(score, 0.5)
         ours.update(score, 0.5)
     assert fixed.evidence > ours.evidence
+
+
+# --- calibration ---
+
+
+@pytest.fixture(scope="module")
+def arl0():
+    path = Path(__file__).parents[1] / "benchmarks" / "arl0.py"
+    spec = importlib.util.spec_from_file_location("arl0", path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["arl0"] = module
+    spec.loader.exec_module(module)
+    yield module
+    del sys.modules["arl0"]
+
+
+def test_the_interval_of_a_count_is_garwoods(arl0):
+    assert arl0.garwood(10) == pytest.approx((4.7954, 18.3904), abs=1e-4)
+    assert arl0.garwood(0) == pytest.approx((0.0, 3.6889), abs=1e-4)
+
+
+@pytest.mark.parametrize("threshold", [2.0, 5.0, 20.0])
+def test_calibration_finds_the_same_alarms_as_running_to_each_threshold(arl0, threshold):
+    scores = arl0.SCORES["graded"]
+    free = arl0.fault_free(lambda: EDetector(BETS, 0.1), scores, runs=20, horizon=300, seed=5)
+    lengths = []
+    for run in range(20):
+        stream = arl0.draws(scores.healthy, (5, 0, run), 300)
+        detector = EDetector(BETS, 0.1)
+        hit = (n for n, s in enumerate(stream, 1) if detector.update(s, scores.expected) >= threshold)
+        lengths.append(next(hit, None))
+    assert free.alarms(threshold) == (sum(n is not None for n in lengths), sum(n or 300 for n in lengths))
+
+
+def test_the_calibrated_threshold_is_the_lowest_with_that_arl0(arl0):
+    scores = arl0.SCORES["sharp"]
+    free = arl0.fault_free(lambda: EDetector(BETS, 0.1), scores, runs=60, horizon=600, seed=5)
+    threshold = free.threshold(300.0)
+    count, exposure = free.alarms(threshold)
+    count_below, exposure_below = free.alarms(threshold * (1 - 1e-12) - 0.5)
+    assert exposure / count >= 300 > exposure_below / count_below

@@ -272,6 +272,7 @@ def test_a_thought_with_nothing_after_it_is_empty():
         ("if x < y then [B]", "if x < y then [B]"),
         ("<think>A?</think>The answer is B.", "The answer is B."),
         ("A?</think>\nThe answer is B.", "\nThe answer is B."),
+        ("<think>a <think> b</think> A? </think>The answer is B.", "The answer is B."),
         ("<think>The answer is A.", ""),
         ("The answer is B. <think>or A", "The answer is B. "),
         ("analysis: the answer is B", "analysis: the answer is B"),

@@ -34,8 +34,9 @@ def record(log: Recorder | MemoryLog, asked: Request, *texts: str, **fields: obj
     event = ModelCalled(
         node=k.agent, seq=1, t=0.0, task=k.item, model=MODEL, purpose=k.purpose, subject=k.subject, n=k.n,
         branch=k.branch, prompt=tuple((m.role, log.text(m.content)) for m in asked.messages),
-        prompt_hash=prompt_id(asked.messages), replies=tuple(log.text(t) for t in texts), usage=completion.usage,
-        latency=1.5, finish="length", reasoning=tuple(log.text(t) for t in completion.reasoning),
+        prompt_hash=prompt_id(asked.messages), replies=tuple(log.text(t) for t in texts),
+        usage=completion.usage, latency=1.5, finish="length",
+        reasoning=tuple(log.text(t) for t in completion.reasoning),
     )  # fmt: skip
     log.write(msgspec.structs.replace(event, **fields))
     return completion
@@ -50,12 +51,12 @@ def replay(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., Repl
         if request.param == "memory":
             log = MemoryLog()
             write(log)
-            return Replay(log, mode, **options)  # type: ignore[arg-type]
+            return Replay(log, mode, **options)
         path = tmp_path / "log"
         recorder = Recorder(path, {}, frame_bytes=800)
         write(recorder)
         recorder.close() if request.param == "file" else recorder.flush()
-        return Replay(LogFile(path), mode, **options)  # type: ignore[arg-type]
+        return Replay(LogFile(path), mode, **options)
 
     return make
 

@@ -1,4 +1,4 @@
-"""The run directory: found again wherever it is moved, written by one process at a time, never half written."""
+"""The run directory: found wherever it is moved, written by one process at a time, never half written."""
 
 from __future__ import annotations
 
@@ -198,7 +198,8 @@ def test_a_run_is_copied_to_anywhere_results_last(run: RunDir) -> None:
         copied = run.copy_to("memory://bucket/runs")
     assert copied[-1] == "results.json"
     assert set(copied) == {
-        "experiment.json", "lock.json", "events/meshheal-0.jsonl.zst", "events/none-0.jsonl.zst", "results.json",
+        "experiment.json", "lock.json", "results.json",
+        "events/meshheal-0.jsonl.zst", "events/none-0.jsonl.zst",
     }  # fmt: skip
     there = fsspec.filesystem("memory")
     root = f"/bucket/runs/{run.name}/events"

@@ -18,8 +18,10 @@ from meshheal import events as ev
 from meshheal.errors import InternalError, TraceError
 from meshheal.model import text_id
 from meshheal.rng import Stream
+from meshheal.trace.frames import next_frame
+from meshheal.trace.idset import IdSet
 from meshheal.trace.reader import LogFile
-from meshheal.trace.recorder import IdSet, MemoryLog, Recorder
+from meshheal.trace.recorder import MemoryLog, Recorder
 from meshheal.types import ReviewRecord, Usage
 
 ANY_TEXT = st.text(alphabet=st.characters(exclude_categories=()), max_size=40)
@@ -200,7 +202,7 @@ def test_any_zstd_tool_reads_a_log_as_json_lines(tmp_path: Path) -> None:
     assert kinds.count("Text") == 40
 
 
-# --- cut files -------------------------------------------------------------------------------------------------------
+# --- cut files ----------------------------------------------------------------------------------------------
 
 
 def assert_prefix(path: Path, whole: list[ev.AnyEvent], size: int) -> int:
@@ -228,22 +230,29 @@ def short_indexes(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("short_indexes")
 def test_a_log_cut_at_any_byte_is_read_to_its_last_whole_frame(tmp_path: Path) -> None:
     path, cut = tmp_path / "log", tmp_path / "cut"
-    with Recorder(path, {}, frame_bytes=1500) as log:
-        write_run(log, 12)
+    with Recorder(path, {}, frame_bytes=1500) as recorder:
+        write_run(recorder, 9)
     data = path.read_bytes()
+    header = next_frame(lambda at, n: data[at : at + n], 0, len(data))
+    assert header is not None
     whole = list(LogFile(path).events())
-    read = []
-    for size in range(len(data) + 1):
-        cut.write_bytes(data[:size])
-        try:
-            read.append(assert_prefix(cut, whole, len(data)))
-        except TraceError as error:
-            assert read == [], error  # only while the header itself is not whole
-            assert "cut before its first record" in str(error)
+    read: list[int] = []
+    with cut.open("wb", buffering=0) as file:  # grown byte by byte
+        for size in range(len(data) + 1):
+            if size < header.length:
+                with pytest.raises(TraceError, match="cut before its first record"):
+                    LogFile(cut)
+            else:
+                with LogFile(cut) as log:
+                    n = len(list(log.events()))
+                # All else stays the same as long as no further frame is whole, but for the last bytes.
+                if n not in read or size > len(data) - 50:
+                    assert assert_prefix(cut, whole, len(data)) == n
+                read.append(n)
+            file.write(data[size : size + 1])
     assert read == sorted(read)
     assert set(read) >= {0, len(whole)}
-    assert len(set(read)) > 5
-    assert read[-1] == len(whole)
+    assert len(set(read)) > 4
 
 
 @pytest.mark.usefixtures("short_indexes")
@@ -319,7 +328,7 @@ def test_a_log_of_a_later_schema_is_refused(tmp_path: Path) -> None:
         LogFile(tmp_path / "log")
 
 
-# --- a log being written ---------------------------------------------------------------------------------------------
+# --- a log being written ------------------------------------------------------------------------------------
 
 
 def test_a_log_being_written_can_be_read(tmp_path: Path) -> None:
@@ -390,7 +399,7 @@ def test_an_existing_log_is_never_overwritten(tmp_path: Path) -> None:
         Recorder(tmp_path / "log", {})
 
 
-# --- the hash --------------------------------------------------------------------------------------------------------
+# --- the hash -----------------------------------------------------------------------------------------------
 
 
 def test_equal_events_have_equal_hashes_on_disk_and_in_memory(tmp_path: Path) -> None:
@@ -423,7 +432,7 @@ def test_the_hash_leaves_out_the_wall_clock_and_nothing_else(tmp_path: Path) -> 
     assert hash_of("a") != hash_of("e", task="b")
 
 
-# --- full disks ------------------------------------------------------------------------------------------------------
+# --- full disks ---------------------------------------------------------------------------------------------
 
 
 def test_a_full_disk_ends_in_one_line_and_what_was_written_stays_readable(
@@ -453,6 +462,29 @@ def test_a_full_disk_ends_in_one_line_and_what_was_written_stays_readable(
         assert read.whole_bytes() == path.stat().st_size  # no half frame is left
 
 
+def test_a_log_that_lost_a_frame_is_never_complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "log"
+    log = Recorder(path, {})
+    log.write(call(1, "a"))
+    log.flush()
+
+    def full(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("meshheal.trace.recorder.os.write", full)
+        log.write(call(2, "a"))
+        with pytest.raises(TraceError):
+            log.flush()
+    log.write(call(3, "a"))
+    with pytest.raises(TraceError, match="closed"):
+        log.flush()
+    log.close()
+    with LogFile(path) as read:
+        assert not read.complete
+        assert [event.seq for event in read.events()] == [1]
+
+
 def test_a_limit_on_file_size_ends_in_one_line(tmp_path: Path) -> None:
     path = tmp_path / "log"
     script = f"""
@@ -470,7 +502,6 @@ try:
 except TraceError as error:
     print(error)
 """
-    assert resource.RLIMIT_FSIZE is not None
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
     )
@@ -478,11 +509,6 @@ except TraceError as error:
     assert "Make room" in done.stdout
     with LogFile(path) as read:
         assert len(list(read.events())) > 100
-
-
-def test_a_device_without_room_is_told_of_when_the_log_is_opened() -> None:
-    with pytest.raises(TraceError):
-        Recorder(Path("/dev/full"), {})
 
 
 @pytest.mark.parametrize("place", ["absent/log", "file/log"])
@@ -493,7 +519,7 @@ def test_a_place_that_cannot_be_written_is_told_of_in_one_line(tmp_path: Path, p
     assert "\n" not in str(caught.value)
 
 
-# --- cost ------------------------------------------------------------------------------------------------------------
+# --- cost ---------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -556,8 +582,8 @@ def test_an_id_set_tells_new_ids_from_old(ids: list[int]) -> None:
 
 def test_a_record_in_an_event_comes_back(tmp_path: Path) -> None:
     record = ReviewRecord(
-        id="1.2", task="a", producer=2, ability="law", kind="", channel="probe", score=0.25, reviewers=(3,), coordinator=1,
-        time=2.0, votes=((4, 0.5),),
+        id="1.2", task="a", producer=2, ability="law", kind="", channel="probe", score=0.25, reviewers=(3,),
+        coordinator=1, time=2.0, votes=((4, 0.5),),
     )  # fmt: skip
     event = ev.EvidenceShared(node=1, seq=1, t=2.0, task="a", record=record, to=(2, 3))
     with recorded(tmp_path / "log", [event]) as log:

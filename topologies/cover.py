@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from itertools import islice
 
 from meshheal.rng import Stream
 from topologies.joining import join
+from topologies.pool import Abilities, Group, Pool
 
 Edge = tuple[int, int]
-Abilities = tuple[int, ...]
-Group = tuple[Abilities, Abilities]
-"""What agents hold and what they still lack: agents alike in both are interchangeable to the greedy step."""
-MOST_GROUPS = 200
+MOST_GROUPS = 64
+"""Groups looked at for a partner. With abilities given out by pattern there are hardly more at any time."""
 ROUNDS = 6
 
 
@@ -65,8 +65,7 @@ class Cover:
         return self.offers[v], tuple([d if d > 0 else 0 for d in self.short[v]])
 
     def _gain(self, one: Group, other: Group) -> int:
-        """Fall of the sum of squared needs if an agent of each group were linked, less what is given in vain.
-        """
+        """Fall of the sum of squared needs by an edge between two groups, less what it gives in vain."""
         key = (one, other)
         if key not in self._gains:
             gain = 0
@@ -79,52 +78,28 @@ class Cover:
         return self._gains[key]
 
     def _link_greedily(self) -> None:
-        """Link the neediest agent with the partner that gains most, until nobody finds one who lacks
-        something too.
-        """
-        groups: dict[Group, list[int]] = defaultdict(list)
-        place = [0] * len(self.peers)
-
-        def enter(v: int) -> None:
-            group = self._group(v)
-            if any(group[1]):
-                place[v] = len(groups[group])
-                groups[group].append(v)
-
-        def leave(v: int) -> None:
-            group = self._group(v)
-            row = groups[group]
-            row[place[v]] = row[-1]
-            place[row[-1]] = place[v]
-            row.pop()
-            if not row:
-                del groups[group]
-
+        """Link the neediest agent with whom it gains most, while somebody who lacks something finds one."""
+        pool = Pool()
         for v in range(len(self.peers)):
-            enter(v)
-        while groups:
-            neediest = max(groups, key=lambda group: (sum(group[1]), group))
-            v = self.draw.choice(groups[neediest])
-            leave(v)
-            u = self._partner(v, groups)
+            pool.enter(v, self._group(v))
+        while pool.groups:
+            v = pool.neediest(self.draw)
+            pool.leave(v, self._group(v))
+            u = self._partner(v, pool)
             if u is None:
                 continue  # left to _link_the_rest
-            leave(u)
+            pool.leave(u, self._group(u))
             self._link(v, u)
-            enter(v)
-            enter(u)
+            pool.enter(v, self._group(v))
+            pool.enter(u, self._group(u))
 
-    def _partner(self, v: int, groups: dict[Group, list[int]]) -> int | None:
+    def _partner(self, v: int, pool: Pool) -> int | None:
         mine = self._group(v)
-        known = list(groups)
-        if len(known) > MOST_GROUPS:
-            known = [self.draw.choice(known) for _ in range(MOST_GROUPS)]
-        ties = self.draw.index
-        ranked = sorted([(self._gain(mine, group), ties(1 << 20), group) for group in known], reverse=True)
-        for _, _, group in ranked:
+        known = pool.some_groups(MOST_GROUPS, self.draw)
+        for group in sorted(known, key=lambda group: self._gain(mine, group), reverse=True):
             if not any(mine[1][a] for a in group[0]):
                 continue
-            found = self._pick(v, groups[group])
+            found = self._pick(v, pool.groups[group])
             if found is not None:
                 return found
         return None
@@ -187,9 +162,7 @@ class Cover:
         return False
 
     def _merge_pairs(self) -> int:
-        """Replace two edges, each needed at one end only, by one between the two needing ends; how many
-        times.
-        """
+        """Replace two edges needed at one end only by one between those ends, again and again; how often."""
         waiting: dict[Group, list[Edge]] = defaultdict(list)
         edges = [e for a, b in self._edges() for e in ((a, b), (b, a))]
         self.draw.shuffle(edges)
@@ -217,16 +190,19 @@ class Cover:
 
     def _match(self, v: int, x: int, lost: Abilities, waiting: dict[Group, list[Edge]]) -> Edge | None:
         """An edge (u, y) such that v and u make up to each other for what they lose without x and y."""
-        for (offered, missing), row in waiting.items():
-            if not row or not set(lost) <= set(offered) or not set(missing) <= set(self.offers[v]):
+        for (offered, missing), row in list(islice(reversed(waiting.items()), MOST_GROUPS)):
+            if not set(lost) <= set(offered) or not set(missing) <= set(self.offers[v]):
                 continue
             for i in range(len(row) - 1, max(len(row) - 9, -1), -1):
                 u, y = row[i]
-                if self._only_needed_by(u, y) != missing:
+                stale = self._only_needed_by(u, y) != missing
+                fits = not stale and u != v and u not in self.peers[v]
+                if stale or (fits and (x != y or self._spares_both(x, v, u))):
                     row.pop(i)
-                elif u != v and u not in self.peers[v] and (x != y or self._spares_both(x, v, u)):
-                    row.pop(i)
-                    return u, y
+                    if not row:
+                        del waiting[offered, missing]
+                    if not stale:
+                        return u, y
         return None
 
     def _spares_both(self, x: int, v: int, u: int) -> bool:

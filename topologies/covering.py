@@ -7,7 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 from meshheal.rng import Stream
-from meshheal.types import Ability
+from meshheal.types import ANY, Ability
 from topologies.abilities import TWO_THIRDS, Serve, pattern, share_of
 from topologies.cover import Cover
 from topologies.graph import Topology, from_edges, refuse
@@ -51,7 +51,9 @@ def coverage(
 
 
 def cover(held: Held, at_least: int, serve: Serve = "all", seed: int = 0) -> Topology:
-    """As `coverage`, for abilities already given out: `held[i]` is what agent i holds."""
+    """As `coverage`, for abilities given out before: `held[i]` is what agent i holds; all empty: `any`."""
+    if not any(held):
+        held = ((ANY,),) * len(held)
     _check(held, at_least, serve)
     names = sorted({ability for abilities in held for ability in abilities})
     place = {ability: i for i, ability in enumerate(names)}

@@ -1,7 +1,8 @@
 """Reading an answer from text, and whether two answers are the same. Nothing here ever sees a gold answer.
 
-`read` gives the one value that a reply asserts, `asserted` all of them in order, `same` compares a value with a
-reference, `instruction` is the sentence that tells a model how to end its reply so that `read` finds the value.
+`read` gives the one value that a reply asserts, `asserted` all of them in order, `same` compares a value with
+a reference, `instruction` is the sentence that tells a model how to end its reply so that `read` finds the
+value.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Whether an answer is the same as a reference. Asked as (reference, answer); it is not symmetric.
 
-No clock is involved: limits are on the size of what is compared, so that the result depends neither on the machine nor
-on the thread it runs in.
+No clock is involved: limits are on the size of what is compared, so that the result depends neither on the
+machine nor on the thread it runs in.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ def _same(kind: str, reference: str, answer: str) -> bool:
 
 
 def same_number(reference: str, answer: str) -> bool:
-    """By exact value. `50%` equals 50 (the question asked for a percentage) and 0.5, where the reference says so."""
+    """By exact value. `50%` equals 50 (the question asked for a percentage) and 0.5, where the reference says
+    so.
+    """
     ref, ans = number_text(reference), number_text(answer)
     if ref is None or ans is None:
         return False
@@ -67,6 +69,8 @@ def same_formula(reference: str, answer: str) -> bool:
     a, b = number_text(ref), number_text(ans)
     if a is not None and b is not None:
         return same_number(a, b)
+    if _words(ref) or _words(ans):  # names and words are not products of variables
+        return _words(ref, shortest=1) == _words(ans, shortest=1)
     if max(len(ref), len(ans)) > _MAX_LENGTH or explosive(ref) or explosive(ans):
         return False
     return _verified(ref, ans)
@@ -74,8 +78,9 @@ def same_formula(reference: str, answer: str) -> bool:
 
 _TIDY = [
     (re.compile(r"\\[dt]frac"), r"\\frac"),
+    (re.compile(r"\\varnothing"), r"\\emptyset"),
     (re.compile(r"\\(?:left|right|bigl|bigr|Bigl|Bigr|big|Big|displaystyle|limits)(?![a-zA-Z])"), ""),
-    (re.compile(r"\\[!,;:> ]"), ""),
+    (re.compile(r"(?<!\\)\\[!,;:> ]"), ""),
     (re.compile(r"\\(?:q?quad)(?![a-zA-Z])"), " "),
     (re.compile(r"\^\s*(?:\{\s*\\circ\s*\}|\\circ)|\\degree|\u00b0"), ""),
     (re.compile(r"\\frac\s*(\d)\s*(\d)"), r"\\frac{\1}{\2}"),
@@ -98,18 +103,39 @@ _RISKY = re.compile(
     r"\\(?:sum|prod|int|lim|iint|oint)(?![a-zA-Z])|!\s*!|[)}]\s*!|[a-zA-Z]\s*!|\d\s*[eE]\s*[-+]?\d{4}|\d{200}"
     r"|\^\s*(?:\{[^{}]*\}|\\?\w+)\s*\^"
 )
+_DEPTH = 7
+_FUNCTION_COUNT = 8
+_FUNCTIONS = re.compile(r"\\(?:a(?:rc)?)?(?:sin|cos|tan|cot|sec|csc|log|ln|exp)")
 _FACTORIALS = re.compile(r"(\d+)\s*!")
 _BINOMIALS = re.compile(r"binom\D*(\d*)\D*(\d*)")
 _GROUP_POWER = re.compile(r"[a-zA-Z][^()]*\)\s*\^\s*\{?\s*(\d+)")
 _INTEGER = re.compile(r"\d+")
 
 
+_TEXT = re.compile(r"^\(?\s*\\(?:text|textbf|textit|mathrm|mbox|mathbf|textrm)\s*\{([^{}]*)\}\s*\)?$")
+_WORDS = re.compile(r"[^\W\d_][^\W\d_ '.-]*(?:[ '.-]+[^\W\d_ '.-]+)*\.?")
+
+
+def _words(latex: str, shortest: int = 3) -> str:
+    """The words, folded, of a formula that is nothing but words: wrapped in `\\text{}`, or of `shortest`
+    letters or more.
+    """
+    m = _TEXT.match(latex)
+    inner = (m[1] if m else latex).strip().strip("()")
+    if (m or len(inner) >= shortest) and _WORDS.fullmatch(inner):
+        return " ".join(inner.casefold().split())
+    return ""
+
+
 def explosive(latex: str) -> bool:
-    """Whether evaluating `latex` could take for ever: towers of powers, huge exponents, factorials of large numbers.
+    """Whether evaluating `latex` could take for ever: towers of powers, huge exponents, factorials of large
+    numbers.
 
     Judged by writing alone, generously: what is called explosive is compared as text only.
     """
     text = latex.replace("**", "^")
+    if _depth(text) > _DEPTH or len(_FUNCTIONS.findall(text)) > _FUNCTION_COUNT:
+        return True
     if _RISKY.search(text) or any(int(n[:6]) > _FACTORIAL for n in _FACTORIALS.findall(text)):
         return True
     if any(int(n[:6] or "0") > _BINOMIAL for pair in _BINOMIALS.findall(text) for n in pair):
@@ -126,6 +152,18 @@ def explosive(latex: str) -> bool:
             if product > _EXPONENT_PRODUCT:
                 return True
     return False
+
+
+def _depth(text: str) -> int:
+    """How deep round and square brackets nest; the parser's time grows exponentially with it."""
+    depth = deepest = 0
+    for c in text:
+        if c in "([":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif c in ")]":
+            depth -= 1
+    return deepest
 
 
 def _exponents(text: str) -> Iterator[str]:
@@ -148,7 +186,9 @@ def _exponents(text: str) -> Iterator[str]:
 
 @lru_cache(maxsize=16384)
 def _parsed(latex: str) -> tuple[object, ...]:
-    """What `math_verify` makes of a formula; without its time limit, which works by signal and in the main thread only."""
+    """What `math_verify` makes of a formula; without its time limit, which works by signal and in the main
+    thread only.
+    """
     from math_verify import LatexExtractionConfig, parse
 
     _silence()

@@ -1,4 +1,6 @@
-"""Text without its decoration (Markdown, LaTeX wrappers, full-width letters), and numbers as people write them."""
+"""Text without its decoration (Markdown, LaTeX wrappers, full-width letters), and numbers as people write
+them.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ _WRAPPER = re.compile(
     r"\\(?:text|textbf|textit|textrm|textsf|texttt|mathbf|mathrm|mathit|mathsf|mathtt|bf|rm|emph|underline|mbox|hbox)"
     r"\s*\{([^{}]*)\}"
 )
-_MARKS = {ord(c): None for c in "*`$"}
+_MARKS = {ord(c): None for c in "`$"}
+# Emphasis, not multiplication: an asterisk with blanks or operands on both sides stays.
+_STARS = re.compile(r"(?<![\w)\s*])\*+|\*+(?![\w(\s*])|(?<=\s)\*+(?=[^\s*])|(?<=[^\s*])\*+(?=\s)")
 _NOISE = re.compile(r"(?<!\w)_{1,3}(?=\S)|(?<=\S)_{1,3}(?!\w)|\\[()\[\],;:! ]|</?(?:b|i|em|strong|u|mark)>")
 _SPACES = {ord(c): " " for c in "\u00a0\u2007\u2009\u200a\u202f\u3000"} | {
     ord(c): None for c in "\u200b\u200c\u200d\u2060\ufeff"
@@ -24,7 +28,9 @@ _EXPONENT_MAX = 400
 
 
 def reply_part(text: str) -> str:
-    """What comes after a model's thought: behind the last `</think>`; nothing if the thought was never closed."""
+    """What comes after a model's thought: behind the last `</think>`; nothing if the thought was never
+    closed.
+    """
     if "<think>" not in text and _THOUGHT_END not in text:
         return text
     end = text.rfind(_THOUGHT_END)
@@ -34,7 +40,9 @@ def reply_part(text: str) -> str:
 
 
 def plain(text: str) -> str:
-    """`text` with emphasis marks, dollar signs and LaTeX font wrappers taken off, and compatibility letters folded."""
+    """`text` with emphasis marks, dollar signs and LaTeX font wrappers taken off, and compatibility letters
+    folded.
+    """
     if not text.isascii():
         text = unicodedata.normalize("NFKC", text.translate(_SPACES))
     while "\\" in text:
@@ -43,6 +51,8 @@ def plain(text: str) -> str:
             break
         text = unwrapped
     text = text.translate(_MARKS)
+    if "*" in text:
+        text = _STARS.sub("", text)
     return _NOISE.sub("", text) if "\\" in text or "_" in text or "</" in text else text
 
 
@@ -52,10 +62,16 @@ NUMBER = (
     r"(?:[eE][-+]?\d+|\s?(?:\\times|\u00d7|x|\*)\s?10\s?(?:\^|\*\*)\s?\{?[-+\u2212]?\d+\}?)?"
 )
 """A decimal number as it stands in prose: sign, currency, thousands separators, scientific notation."""
-QUANTITY = rf"(?:[-+\u2212]?\s?\\[dt]?frac\s?\{{[^{{}}]+\}}\s?\{{[^{{}}]+\}}|{NUMBER}(?:\s?/\s?\d[\d,]*)?)(?:\s?\\?%)?"
-"""A number, a fraction of two numbers, or one of these as a percentage."""
+QUANTITY = (
+    rf"(?:[-+]?\d+(?:\s\d+/\d+|\s?\\[dt]?frac\s?\{{\d+\}}\s?\{{\d+\}})|[-+\u2212]?\s?\\[dt]?frac\s?\{{[^{{}}]+\}}\s?\{{[^{{}}]+\}}|{NUMBER}(?:\s?/\s?\d[\d,]*)?)"
+    rf"(?:\s?\\?%)?"
+)
+"""A number, a mixed number, a fraction of two numbers, or one of these as a percentage."""
 
 _FRAC = re.compile(r"^([-+]?)\s*\\[dt]?frac\s*\{\s*([^{}]+?)\s*\}\s*\{\s*([^{}]+?)\s*\}$")
+_MIXED = re.compile(
+    r"^([-+]?)(\d{1,20})(?:\s+(\d{1,20})/(\d{1,20})|\s*\\[dt]?frac\s*\{(\d{1,20})\}\s*\{(\d{1,20})\})$"
+)
 _DECIMAL = re.compile(r"^([-+]?)(\d*)(?:\.(\d*))?(?:e([-+]?\d+))?$")
 _TIMES_TEN = re.compile(r"\s*(?:\\times|\\cdot|\u00d7|x|\*)\s*10\s*(?:\^|\*\*)\s*\{?\s*([-+]?\d+)\s*\}?$")
 _GROUP = re.compile(r"(?<=\d)(?:,|\{,\}|\\,|\\!|,\\!| |_)(?=\d{3}(?!\d))")
@@ -70,8 +86,19 @@ def number_text(text: str) -> str | None:
     percent = text.endswith("%")
     if percent:
         text = text[:-1].removesuffix("\\").rstrip()
-    body = _fraction_text(text) if "frac" in text or "/" in text else _decimal_text(text)
+    body = _mixed_text(text) or (
+        _fraction_text(text) if "frac" in text or "/" in text else _decimal_text(text)
+    )
     return None if body is None else body + ("%" if percent else "")
+
+
+def _mixed_text(text: str) -> str | None:
+    """`3 1/2` and `3\\frac{1}{2}` as `7/2`; None for what is no mixed number."""
+    found = _MIXED.match(text)
+    if not found:
+        return None
+    sign, whole, top, bottom = found[1], int(found[2]), int(found[3] or found[5]), int(found[4] or found[6])
+    return f"{'-' if sign == '-' else ''}{whole * bottom + top}/{bottom}" if bottom else None
 
 
 def _fraction_text(text: str) -> str | None:
@@ -90,7 +117,9 @@ def _fraction_text(text: str) -> str | None:
 
 
 def _decimal_text(text: str) -> str | None:
-    text = text.strip().lower().replace("$", "").replace("\u20ac", "").replace("\u00a3", "").replace("- ", "-")
+    text = (
+        text.strip().lower().replace("$", "").replace("\u20ac", "").replace("\u00a3", "").replace("- ", "-")
+    )
     power = 0
     scaled = _TIMES_TEN.search(text)
     if scaled:
@@ -127,7 +156,9 @@ def value_of(canonical: str) -> Fraction | None:
 
 
 class Found(NamedTuple):
-    """One assertion: where it stands, and its value (None: it says that no value holds, or its box never closes)."""
+    """One assertion: where it stands, and its value (None: it says that no value holds, or its box never
+    closes).
+    """
 
     at: int
     value: str | None
@@ -175,12 +206,23 @@ _COMPLEX = re.compile(r"^([-+]?[\d.]+)?\s*(?:([-+])\s*)?([\d.]*)[ij]$")
 _BRACKETS = re.compile(r"^[()\[\]{}<>\s]+$")
 
 
+@lru_cache(maxsize=16384)
 def text_form(text: str) -> str:
-    """A short text without case, quotes, commas between words, final stop and needless blanks; factors in order."""
+    """A short text without case, quotes, commas between words, final stop and needless blanks; factors in
+    order.
+    """
     bare = text.strip()
     if _BRACKETS.match(bare):
         return " ".join(bare.replace(" ", ""))
-    bare = _FRACTION.sub(r"\1/\2", plain(bare)).strip().rstrip(".").strip("\"'\u201c\u201d\u2018\u2019").casefold()
+    if _PRODUCT.match(bare):
+        return " \u00d7 ".join(sorted(re.findall(r"\d+", bare), key=int))
+    bare = (
+        _FRACTION.sub(r"\1/\2", plain(bare))
+        .strip()
+        .rstrip(".")
+        .strip("\"'\u201c\u201d\u2018\u2019")
+        .casefold()
+    )
     bare = " ".join(bare.replace(", ", " ").split())
     if _PRODUCT.match(bare):
         return " \u00d7 ".join(sorted(re.findall(r"\d+", bare), key=int))
@@ -196,3 +238,18 @@ def _complex_form(text: str) -> str | None:
     if real is None or imaginary is None:
         return None
     return f"{real} {'-' if imaginary.startswith('-') else '+'} {imaginary.lstrip('-')}i"
+
+
+_DENIED = re.compile(
+    r"(?:(?:\b(?:not|never|cannot|hardly|nor|neither)|n['\u2019]t)(?:\s+(?:think|believe|mean|say|claim|agree|true|be|"
+    r"certain|sure|imply|necessarily|convinced|the\s+case))*|\b(?:if|suppose|supposing|assume|assuming|whether|unless|why))"
+    r"(?:\s+that)?(?:\s+(?:the|its|your|our|my))?(?:\s+(?:correct|right|best|final|only))?\s*$",
+    re.IGNORECASE,
+)
+
+
+def denied(text: str, at: int) -> bool:
+    """Whether the words just before `at`, on its line, deny or merely suppose what follows ("I don't think
+    that the").
+    """
+    return _DENIED.search(text, max(0, at - 60, text.rfind("\n", 0, at) + 1), at) is not None

@@ -1,9 +1,9 @@
 """Reading the value that a reply asserts.
 
-What counts as an assertion is a cue ("the answer is", `\boxed{}`, a line "Answer: B", "B is correct") followed by an
-allowed value, or a reply that is nothing but the value. The last assertion counts: a text that corrects itself ends with what it
-means, and of the published MMLU-Pro texts that assert several letters the last is right more often than the first.
-Nothing is ever guessed: a text without an assertion has no answer.
+What counts as an assertion is a cue ("the answer is", `\boxed{}`, a line "Answer: B", "B is correct")
+followed by an allowed value, or a reply that is nothing but the value. The last assertion counts: a text that
+corrects itself ends with what it means, and of the published MMLU-Pro texts that assert several letters the
+last is right more often than the first. Nothing is ever guessed: a text without an assertion has no answer.
 """
 
 from __future__ import annotations
@@ -12,9 +12,8 @@ import re
 from functools import lru_cache
 
 from meshheal.answers.choice import choices
-from meshheal.answers.plain import QUANTITY, Found, boxes, number_text, plain, reply_part, text_form
+from meshheal.answers.plain import QUANTITY, Found, boxes, denied, number_text, plain, reply_part, text_form
 from meshheal.types import AnswerForm
-
 
 LEAD = "The answer is"
 """How a reply announces its value: told to models by `instruction`, looked for by `read`."""
@@ -41,19 +40,19 @@ def instruction(form: AnswerForm) -> str:
 def read(form: AnswerForm, text: str) -> str | None:
     """The value that `text` asserts, in the form's own writing; None if it asserts nothing.
 
-    A choice becomes its label as in `form.options`, a number its canonical writing, a mathematical answer the LaTeX of
-    its last box, a text answer its normalised words.
+    A choice becomes its label as in `form.options`, a number its canonical writing, a mathematical answer the
+    LaTeX of its last box, a text answer its normalised words.
     """
     quick = _quick(form, text)
     if quick is not None:
         return quick
-    found = _assertions(form, text)
+    found = assertions(form, text)
     return found[-1].value if found else None
 
 
 def asserted(form: AnswerForm, text: str) -> tuple[str, ...]:
     """All values that `text` asserts, in order, repeats included."""
-    return tuple([f.value for f in _assertions(form, text) if f.value is not None])
+    return tuple([f.value for f in assertions(form, text) if f.value is not None])
 
 
 def _quick(form: AnswerForm, text: str) -> str | None:
@@ -61,24 +60,29 @@ def _quick(form: AnswerForm, text: str) -> str | None:
 
     The last assertion counts, so nothing before such an ending matters.
     """
-    kind = form.kind
-    if kind == "math" or (kind == "text" and not form.options):
+    if form.kind == "math":
         return None
-    start = text.rfind(LEAD + " ", max(0, len(text) - 80))
-    if start < 0 or not (start == 0 or text[start - 1] == "\n" or text[start - 2 : start] == ". ") or "<think>" in text:
+    start = text.rfind(LEAD, max(0, len(text) - 120))
+    if start < 0 or not (start == 0 or text[start - 1] == "\n" or text[start - 2 : start] == ". "):
         return None
-    rest = text[start + len(LEAD) + 1 :].rstrip()
-    if rest.endswith("."):
-        rest = rest[:-1]
-    if kind == "choice":
-        inner = rest[1:-1] if rest[:1] == "(" and rest[-1:] == ")" else ""
-        return inner if inner in form.options else None
-    if kind == "text":
-        return rest if rest in form.options else None
-    return rest if rest.isascii() and rest.isdigit() and (rest[0] != "0" or rest == "0") and len(rest) < 20 else None
+    if "\\boxed" in text or "\\fbox" in text or "think>" in text or "Q" in text:
+        return None  # a box, a thought, an invented question
+    rest = text[start + len(LEAD) :].rstrip()
+    if form.kind == "text" and not form.options:
+        return text_form(rest[1:]) or None if rest[:2] == ": " and "\n" not in rest else None
+    rest = rest[1:-1] if rest.endswith(".") else rest[1:]
+    if form.kind == "number":
+        return number_text(rest) if _PLAIN_NUMBER.fullmatch(rest) else None
+    if form.kind == "choice":
+        rest = rest[1:-1] if rest[:1] == "(" and rest[-1:] == ")" else ""
+    return rest if rest in form.options else None
 
 
-def _assertions(form: AnswerForm, text: str) -> list[Found]:
+_PLAIN_NUMBER = re.compile(r"-?\d{1,20}(?:\.\d{1,20})?(?:/\d{1,20})?")
+
+
+def assertions(form: AnswerForm, text: str) -> list[Found]:
+    """All assertions in `text`, in order, with those that take back what was said before."""
     text = reply_part(text)
     if not text or text.isspace():
         return []
@@ -100,35 +104,39 @@ _CUE = (
     rf"\b(?:answers?|result|total|solution)(?:\s+(?!not\b|is\b)[\w'-]+){{0,6}}?(?:\s+{_IS}(?:\s+(?:therefore|thus|then|approximately|"
     rf"about|exactly|simply|now|actually))?\s*[:=]?|\s*[:=])\s*"
 )
-_DENIED = re.compile(
-    r"(?:(?:\b(?:not|never|cannot)|n['\u2019]t)(?:\s+(?:think|believe|mean|say|sure|certain))*|\b(?:if|suppose|assume|whether))"
-    r"(?:\s+that)?(?:\s+(?:the|its|your|our|my))?(?:\s+(?:correct|right|final|only))?\s*$",
-    re.IGNORECASE,
+_CUED_NUMBER = re.compile(
+    rf"(?i:{_CUE})(?:the\s+)?(?:[a-zA-Z]\w?\s*=\s*)?(?P<number>{QUANTITY})(?P<after>\s*\?)?(?!\w*\.?\d)"
 )
-_CUED_NUMBER = re.compile(rf"(?i:{_CUE})(?:the\s+)?(?:[a-zA-Z]\w?\s*=\s*)?(?P<number>{QUANTITY})(?P<after>\s*\?)?(?!\w*\.?\d)")
-_ALONE = re.compile(rf"^\s*(?:[a-zA-Z]\s*=\s*)?(?P<number>{QUANTITY})\s*(?P<unit>\\?\s*[a-zA-Z\u00b0\u00b2\u00b3^{{}}/ ]{{0,24}})?[.]?\s*$")
+_OTHER_NUMBER = re.compile(r"\s*,?\s*(?:or|and)\s+[-+]?[$]?\d")
+_ALONE = re.compile(
+    rf"^\s*(?:[a-zA-Z]\s*=\s*)?(?P<number>{QUANTITY})\s*"
+    rf"(?P<unit>\\?\s*[a-zA-Z\u00b0\u00b2\u00b3^{{}}/ ]{{0,24}})?[.]?\s*$"
+)
 _EQUALS_END = re.compile(rf"=\s*(?P<number>{QUANTITY})\s*[.]?\s*$")
 _HASHES = re.compile(rf"####\s*(?P<number>{QUANTITY})")
 
 
 def _numbers(text: str) -> list[Found]:
-    boxed = [Found(at, None if c is None else _lone_number(c)) for at, c in boxes(text)] if "\\" in text else []
+    boxed = (
+        [Found(at, None if c is None else _lone_number(c)) for at, c in boxes(text)] if "\\" in text else []
+    )
     if boxed:
         return boxed[-1:] if boxed[-1].value is None else [b for b in boxed if b.value is not None]
     text = plain(text)
     found = []
     for m in _CUED_NUMBER.finditer(text):
-        if m["after"] or _DENIED.search(text, max(0, m.start() - 60), m.start()):
+        if m["after"] or denied(text, m.start()):
             continue
-        found.append(Found(m.start(), number_text(m["number"])))
+        value = None if _OTHER_NUMBER.match(text, m.end()) else number_text(m["number"])
+        found.append(Found(m.start(), value))
     found += [Found(m.start(), number_text(m["number"])) for m in _HASHES.finditer(text)]
     body = text.rstrip()
     start = body.rfind("\n") + 1
     line = body[start:]
-    m = _ALONE.match(line) or _EQUALS_END.search(line)
-    if m and not any(f.at >= start for f in found):
-        found.append(Found(start, number_text(m["number"])))
-    return sorted([f for f in found if f.value is not None], key=lambda f: f.at)
+    last = _ALONE.match(line) or _EQUALS_END.search(line)
+    if last and not any(f.at >= start for f in found):
+        found.append(Found(start, number_text(last["number"])))
+    return sorted(found, key=lambda f: f.at)
 
 
 def _lone_number(text: str) -> str | None:
@@ -136,7 +144,10 @@ def _lone_number(text: str) -> str | None:
     return number_text(m["number"]) if m else number_text(text)
 
 
-_CUED_REST = re.compile(r"\b(?:answer|result)(?:\s+(?!not\b|is\b)[\w'-]+){0,4}?(?:\s+(?:is|are)\s*:?|\s*:)[ \t]*(?P<rest>[^\n]*)", re.IGNORECASE)
+_CUED_REST = re.compile(
+    r"\b(?:answer|result)(?:\s+(?!not\b|is\b)[\w'-]+){0,4}?(?:\s+(?:is|are)\s*:?|\s*:)[ \t]*(?P<rest>[^\n]*)",
+    re.IGNORECASE,
+)
 
 
 def _formulas(text: str) -> list[Found]:
@@ -147,7 +158,7 @@ def _formulas(text: str) -> list[Found]:
         return [Found(at, content or None) for at, content in boxed if content is not None]
     found = []
     for m in _CUED_REST.finditer(text):
-        if _DENIED.search(text, max(0, m.start() - 60), m.start()):
+        if denied(text, m.start()):
             continue
         value = _formula_at(m["rest"])
         if value:
@@ -159,7 +170,9 @@ _DELIMITED = re.compile(r"\$\$?(?P<dollar>[^$]+)\$\$?|\\\((?P<paren>.+?)\\\)|\\\
 
 
 def _formula_at(rest: str) -> str:
-    """The formula that a line after "the answer is" holds: the delimited one, else the line without its full stop."""
+    """The formula that a line after "the answer is" holds: the delimited one, else the line without its full
+    stop.
+    """
     rest = rest.replace("**", "").strip()
     m = _DELIMITED.match(rest)
     if m:
@@ -174,7 +187,7 @@ def _texts(text: str) -> list[Found]:
         return [Found(last[0], None)] if last[1] is None else [Found(a, text_form(c)) for a, c in boxed if c]
     found = []
     for m in _CUED_REST.finditer(text):
-        if _DENIED.search(text, max(0, m.start() - 60), m.start()):
+        if denied(text, m.start()):
             continue
         value = text_form(m["rest"])
         if value:
@@ -187,18 +200,19 @@ def _texts(text: str) -> list[Found]:
 
 
 def _words(options: tuple[str, ...], text: str) -> list[Found]:
-    pattern = _word_pattern(options)
+    pattern, other = _word_pattern(options), _other_word(options)
     bare = plain(text)
     found = []
     for m in pattern.finditer(bare):
-        if _DENIED.search(bare, max(0, m.start() - 60), m.start()):
+        if denied(bare, m.start()):
             continue
-        found.append(Found(m.start(), _as_word(options, m["word"] or m["boxed"])))
+        hedged = m["word"] and other.match(bare, m.end())
+        found.append(Found(m.start(), None if hedged else _as_word(options, m["word"] or m["boxed"])))
     body = bare.rstrip()
     start = body.rfind("\n") + 1
-    m = _word_alone(options).match(body[start:])
-    if m and not any(f.at >= start for f in found):
-        found.append(Found(start, _as_word(options, m["word"])))
+    last = _word_alone(options).match(body[start:])
+    if last and not any(f.at >= start for f in found):
+        found.append(Found(start, _as_word(options, last["word"])))
     return sorted(found, key=lambda f: f.at)
 
 
@@ -214,6 +228,12 @@ def _word_pattern(options: tuple[str, ...]) -> re.Pattern[str]:
         rf"|\\boxed\s*\{{\s*(?P<boxed>{words})\s*\}}",
         re.IGNORECASE,
     )
+
+
+@lru_cache(maxsize=256)
+def _other_word(options: tuple[str, ...]) -> re.Pattern[str]:
+    words = "|".join(re.escape(o) for o in sorted(options, key=len, reverse=True))
+    return re.compile(rf"\s*(?:,?\s*(?:or|and)\s+|/\s*)(?:{words})\b", re.IGNORECASE)
 
 
 @lru_cache(maxsize=256)

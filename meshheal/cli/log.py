@@ -83,15 +83,18 @@ def _summary(run: RunDir, arm: Arm) -> dict[str, Any]:
 
 
 def _show_logs(console: Console, run: RunDir, arms: list[Arm]) -> None:
-    table = Table("method", "seed", "state", title=f"run {run.name}", title_justify="left")
-    for name in ("tasks", "model calls", "events", "event hash"):
-        table.add_column(name, justify="right")
+    table = Table(box=None, title=f"run {run.name}", title_justify="left")
+    table.add_column("method", no_wrap=True)
+    for name in ("seed", "tasks", "calls", "events"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("event hash", no_wrap=True)
+    table.add_column("state")
     for arm in arms:
         s = _summary(run, arm)
         counts = s["counts"]
         n = [counts.get("TaskArrived", 0), counts.get("ModelCalled", 0), s["events"]]
-        hash = s["footer"]["hash"][:12] if s["footer"] else ""
-        table.add_row(arm.method, str(arm.seed), _state(s), *[f"{i:,}" for i in n], hash)
+        hash = s["footer"]["hash"][:12] if s["footer"] else "–"
+        table.add_row(arm.method, str(arm.seed), *[f"{i:,}" for i in n], hash, _state(s))
     console.print(table)
     console.print("One log: --method M --seed N. One task: --task ID.")
 
@@ -100,7 +103,7 @@ def _show_log(console: Console, run: RunDir, arm: Arm) -> None:
     s = _summary(run, arm)
     console.print(f"run {run.name}, method {arm.method}, seed {arm.seed}: {_state(s)}", markup=False)
     for name, value in s["header"].items():
-        console.print(_shown(f"  {name}: {json.dumps(value, ensure_ascii=False)}", full=False))
+        console.print(Text("  ").append_text(_shown(f"{name}: {json.dumps(value)}", full=False)))
     if s["footer"]:
         console.print(f"  event hash: {s['footer']['hash']}", markup=False)
     table = Table("events", box=None)

@@ -65,7 +65,8 @@ def _review(event: ev.AnyEvent) -> str:
         case ev.FirstLook():
             unscored = f", unscored: {', '.join(event.unscored)}" if event.unscored else ""
             why = f" ({event.why})" if event.why else ""
-            return f"first look by agent {event.reviewer}: {_scores(event.scores)}{unscored} → {event.decision}{why}"
+            scores = _scores(event.scores)
+            return f"first look by agent {event.reviewer}: {scores}{unscored} → {event.decision}{why}"
         case ev.CommitteeMet():
             votes = ", ".join(
                 f"agent {m} {_score(s)}" for m, s in zip(event.members, event.scores, strict=False)
@@ -82,10 +83,17 @@ def _review(event: ev.AnyEvent) -> str:
             r = event.record
             verdict = "" if r.committee is None else f", committee {_score(r.committee)}"
             to = ", ".join(map(str, event.to)) or "nobody"
-            return f"record {r.id}: agent {r.producer} scored {_score(r.score)} by {r.channel}{verdict} → agents {to}"
+            score = _score(r.score)
+            return f"record {r.id}: agent {r.producer} scored {score} by {r.channel}{verdict} → agents {to}"
         case ev.Probed():
             score = "unanswered" if event.unanswered else f"scored {_score(event.score)}"
             return f"probes agent {event.agent} with {event.reference} ({event.motive}): {score}"
+        case ev.ReferenceBanked():
+            return f"the task becomes a reference for probes (settled by {', '.join(event.families)})"
+        case ev.MessageLost():
+            return f"{event.what} to agent {event.to} is lost ({event.why})"
+        case ev.EvidenceUndelivered():
+            return f"record {event.record} could not be delivered to agent {event.to}"
         case _:
             return _belief(event)
 
@@ -118,14 +126,13 @@ def _call(call: ev.ModelCalled) -> str:
 
 
 def _settled(event: ev.TaskSettled) -> str:
+    cost = f"{event.calls} calls, {event.usage.total} tokens"
     if event.author is None:
-        return (
-            f"settled as {event.outcome}, without an answer ({event.calls} calls, {event.usage.total} tokens)"
-        )
+        return f"settled as {event.outcome}, without an answer ({cost})"
     whose = (
         f"agent {event.author}" if event.author != event.producer else f"its producer, agent {event.producer}"
     )
-    return f"settled as {event.outcome}: {event.value!r} by {whose} ({event.calls} calls, {event.usage.total} tokens)"
+    return f"settled as {event.outcome}: {event.value!r} by {whose} ({cost})"
 
 
 def _quotes(event: ev.AnyEvent, text: Callable[[str], str]) -> Iterable[tuple[str, str]]:

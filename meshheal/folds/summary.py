@@ -160,6 +160,10 @@ class Summary:
                 self._down.add(event.agent)
             case Restarted():
                 self._down.discard(event.agent)
+                # It goes on from its checkpoint, and says what it believed then.
+                for pair in [p for p in self._excluded if p[0] == event.agent]:
+                    del self._excluded[pair]
+                    self._states.pop(pair, None)
             case _:
                 pass
 

@@ -223,8 +223,10 @@ async def share(agent: Agent, work: Work, answer: Answer, look: Look, ended: End
             coordinator=agent.id, time=agent.network.now(), committee=ended.verdict, votes=ended.votes,
         )
         work.cause = await agent.share(record, work.cause)
+    agreed, answered = _agreement(agent, answer, look, ended)
+    if answer.value is not None:
+        agent.prober.remember(task, answer.producer, answer.value, answered)
     if ended.value is not None:
-        agreed, answered = _agreement(agent, answer, look, ended)
         agent.prober.bank_if_agreed(task, ended.value, agreed, answered, work.cause)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from base64 import b64decode, b64encode
 from collections.abc import Iterable, Sequence
+from hashlib import blake2b
 from typing import Any
 
 import msgspec
@@ -104,6 +105,23 @@ def encode_event(event: Event) -> bytes:
 def encode_for_hash(events: Iterable[Event]) -> bytes:
     """The lines that the event hash is taken over: without wall-clock readings."""
     return encode_events([e if e.wall is None else msgspec.structs.replace(e, wall=None) for e in events])
+
+
+class EventHash:
+    """BLAKE2b over the lines of all events, wall-clock readings left out."""
+
+    def __init__(self) -> None:
+        self._hash = blake2b(digest_size=16)
+
+    def update(self, events: list[Event], lines: bytes) -> None:
+        """`lines` are those of `events`."""
+        self._hash.update(encode_for_hash(events) if HAS_WALL in lines else lines)
+
+    def hexdigest(self, pending: list[Event]) -> str:
+        """The hash as if `pending` had been added."""
+        whole = self._hash.copy()
+        whole.update(encode_for_hash(pending))
+        return whole.hexdigest()
 
 
 def decode_lines(lines: bytes) -> list[AnyEvent]:

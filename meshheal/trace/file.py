@@ -158,7 +158,7 @@ class FrameFile:
         schema = record.pop("schema", None)
         if schema != SCHEMA_VERSION:
             raise TraceError(
-                f"event log {self.path} has schema version {schema}; this version of meshheal reads {SCHEMA_VERSION}"
+                f"event log {self.path} has schema version {schema}; this meshheal reads {SCHEMA_VERSION}"
             )
         return record, frame.length
 

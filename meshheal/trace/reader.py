@@ -45,6 +45,7 @@ class LogFile:
         self.path = path
         self._file = FrameFile(path)
         self._near = 0
+        self._last_text: dict[int, int] = {}
         self._entries: list[FrameEntry] | None = None
 
     def __enter__(self) -> Self:
@@ -125,15 +126,19 @@ class LogFile:
         """A text by its id. Raises `TraceError` where the log does not hold it."""
         number = int(id, 16)
         sections = self._file.sections()
-        # Texts asked for one after another are mostly near one another.
+        # Texts asked for one after another mostly stand one after another.
         for i in [min(self._near, len(sections) - 1), *range(len(sections))]:
             entry = sections[i].frame_of_text(number)
             if entry is not None:
                 raw = self._file.raw(entry)
-                start = raw.find(text_prefix(id), 0, entry.split)
-                if start >= 0:
-                    self._near = i
-                    return decode_text(raw[start : raw.index(b"\n", start)])
+                prefix = text_prefix(id)
+                start = raw.find(prefix, self._last_text.get(entry.offset, 0), entry.split)
+                if start < 0:
+                    start = raw.find(prefix, 0, entry.split)
+                if start < 0:
+                    continue
+                self._near, self._last_text = i, {entry.offset: start}
+                return decode_text(raw[start : raw.index(b"\n", start)])
         raise TraceError(f"event log {self.path} holds no text {id}")
 
     def calls(self, until: int | None = None) -> Iterator[tuple[Position, ModelCalled]]:

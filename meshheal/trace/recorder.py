@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from array import array
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from hashlib import blake2b
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -16,11 +14,12 @@ from typing import Any, Self
 import msgspec
 import zstandard
 
-from meshheal.errors import TraceError
+from meshheal.errors import InternalError, TraceError
 from meshheal.events import SCHEMA_VERSION, Event
 from meshheal.model import text_id
-from meshheal.trace.encoding import HAS_WALL, Text, encode_events, encode_for_hash, encode_texts
+from meshheal.trace.encoding import EventHash, Text, encode_events, encode_texts
 from meshheal.trace.frames import FrameEntry, IndexBuilder, pack_index, pack_trailer
+from meshheal.trace.idset import IdSet
 
 Fold = Callable[[Event], None]
 FRAME_BYTES = 1 << 18
@@ -32,61 +31,6 @@ _EVENT_BYTES = 300
 """Usual length of an event's line; encoding waits for the end of the frame, so sizes are guessed until
 then."""
 _BATCH = 512
-
-
-class EventHash:
-    """BLAKE2b over the lines of all events, wall-clock readings left out."""
-
-    def __init__(self) -> None:
-        self._hash = blake2b(digest_size=16)
-
-    def update(self, events: list[Event], lines: bytes) -> None:
-        """`lines` are those of `events`."""
-        self._hash.update(encode_for_hash(events) if HAS_WALL in lines else lines)
-
-    def hexdigest(self, pending: list[Event]) -> str:
-        """The hash as if `pending` had been added."""
-        whole = self._hash.copy()
-        whole.update(encode_for_hash(pending))
-        return whole.hexdigest()
-
-
-class IdSet:
-    """A set of 64-bit ids in 16 to 32 bytes each, for the texts of a long run: open addressing, linear
-    probing."""
-
-    __slots__ = ("_slots", "_used")
-
-    def __init__(self) -> None:
-        self._slots = array("Q", bytes(8 * 1024))
-        self._used = 0
-
-    def add(self, id: int) -> bool:
-        """Whether `id` is new. 0 stands for 1, since 0 marks a free slot."""
-        slots = self._slots
-        mask = len(slots) - 1
-        id = id or 1
-        i = id & mask
-        while seen := slots[i]:
-            if seen == id:
-                return False
-            i = (i + 1) & mask
-        slots[i] = id
-        self._used += 1
-        if 2 * self._used > len(slots):
-            self._grow()
-        return True
-
-    def _grow(self) -> None:
-        old = self._slots
-        self._slots = slots = array("Q", bytes(16 * len(old)))
-        mask = len(slots) - 1
-        for id in old:
-            if id:
-                i = id & mask
-                while slots[i]:
-                    i = (i + 1) & mask
-                slots[i] = id
 
 
 class Recorder:
@@ -127,11 +71,7 @@ class Recorder:
             ) from error
         except OSError as error:
             raise self._trouble(error) from error
-        try:
-            self._append(first)
-        except TraceError:
-            self._release()
-            raise
+        self._append(first)
 
     def write(self, event: Event) -> None:
         """Append an event, and show it to the folds. Raises `TraceError` where the disk is full."""
@@ -196,7 +136,8 @@ class Recorder:
                 if len(self._builder):
                     self._append_index()
             finally:
-                self._release()
+                if self._fd >= 0:
+                    self._release()
 
     def __enter__(self) -> Self:
         return self
@@ -215,7 +156,11 @@ class Recorder:
             return
         events, texts, ids = self._events, self._texts, self._text_ids
         self._events, self._texts, self._text_ids, self._recent, self._size = [], [], [], set(), 0
-        head, lines = encode_texts(texts), encode_events(events)
+        try:
+            head, lines = encode_texts(texts), encode_events(events)
+        except InternalError:
+            self._release()  # with a frame missing the log must not come to be complete
+            raise
         self._hash.update(events, lines)
         data = self._compressor.compress(head + lines)
         kinds = {kind.__name__: n for kind, n in Counter(map(type, events)).items()}
@@ -232,7 +177,7 @@ class Recorder:
         self._builder = IndexBuilder(self._builder.totals)
 
     def _append(self, data: bytes) -> None:
-        """Write all of `data`, or leave the file as it was before."""
+        """Write all of `data`, or leave the file as it was before and close it."""
         if self._fd < 0:
             raise TraceError(f"event log {self._path} is closed")
         rest = memoryview(data)
@@ -241,15 +186,13 @@ class Recorder:
                 rest = rest[os.write(self._fd, rest) :]
         except OSError as error:
             self._take_back()
+            self._release()
             raise self._trouble(error) from error
         self._offset += len(data)
 
     def _take_back(self) -> None:
-        try:
+        with suppress(OSError):  # a reader stops at the last whole frame anyway
             os.ftruncate(self._fd, self._offset)
-            os.lseek(self._fd, self._offset, os.SEEK_SET)
-        except OSError:
-            pass  # a reader stops at the last whole frame anyway
 
     def _release(self) -> None:
         os.close(self._fd)
@@ -258,8 +201,8 @@ class Recorder:
     def _trouble(self, error: OSError) -> TraceError:
         why = error.strerror or str(error)
         return TraceError(
-            f"event log {self._path}: cannot write: {why}. Make room, or choose a directory that can be written; "
-            "what is in the log so far stays readable"
+            f"event log {self._path}: cannot write: {why}. Make room, or choose a directory that "
+            "can be written; what is in the log so far stays readable"
         )
 
 

@@ -106,9 +106,10 @@ class Replay:
         for _, call in self._source.calls(None):
             recorded = _key_of(call)
             if recorded == wanted:
-                return f"replay: {name} is asked for again or too late; the record holds it once before this point"
+                return f"replay: {name} is asked for again; the record holds it fewer times"
             if recorded[:-1] == wanted[:-1]:
-                return f"replay: {name} has another prompt than the record: {self._prompt_difference(request, call)}"
+                difference = self._prompt_difference(request, call)
+                return f"replay: {name} has another prompt than the record: {difference}"
             if call.task == key.item:
                 of_item.append(f"{call.purpose} {call.n} by {call.node} on {call.subject} ({call.model})")
         if of_item:
@@ -149,7 +150,8 @@ def _text_difference(now: str, then: str) -> str:
         (i for i, (a, b) in enumerate(zip(now, then, strict=False)) if a != b), min(len(now), len(then))
     )
     start = max(0, at - _SHOWN // 3)
-    return f"differs at character {at}: {now[start : start + _SHOWN]!r}, recorded {then[start : start + _SHOWN]!r}"
+    shown = slice(start, start + _SHOWN)
+    return f"differs at character {at}: {now[shown]!r}, recorded {then[shown]!r}"
 
 
 class _InMemory:

@@ -60,16 +60,17 @@ def answered(workload: Workload, names: Iterable[str], data: Path | None) -> Wor
     Raises `UsageError` for an unknown recorded model, or where nothing is left.
     """
     every = {task.id: task for tasks in workload.pool.values() for task in tasks}
-    left = every.keys()
+    left = set(every)
     for name in sorted({name for name in names if name.startswith("recorded/")}):
         found = find_recorded(name.removeprefix("recorded/"), data)
         if found is None:
             raise UsageError(_unknown(name, data))
-        left = left & read(*found, every).keys()
-    if not left:
-        raise UsageError(f"workload {workload.name}: no item was answered by all of {', '.join(sorted(names))}")
-    pool = {ability: tuple([t for t in tasks if t.id in left]) for ability, tasks in workload.pool.items()}
-    return structs.replace(workload, pool=pool)
+        left &= read(*found, every).keys()
+    kept = {ability: tuple([t for t in tasks if t.id in left]) for ability, tasks in workload.pool.items()}
+    pool = {ability: tasks for ability, tasks in kept.items() if tasks}
+    if not pool:
+        raise UsageError(f"workload {workload.name}: no item was answered by all the recorded models")
+    return structs.replace(workload, pool=pool, abilities=tuple(pool))
 
 
 def _unknown(name: str, data: Path | None) -> str:

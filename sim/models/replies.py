@@ -24,7 +24,7 @@ class Spoilt(NamedTuple):
 
 
 _OPENINGS = (
-    "Working through the given facts one at a time leaves a single result. ",
+    "Working through the given facts one at a time leaves one possibility. ",
     "I set up what is asked, carried out each step and checked it against the statement. ",
     "First the conditions, then the calculation that follows from them. ",
     "Comparing what remains after each step settles it. ",
@@ -89,10 +89,10 @@ SPOILT_REVIEWS = (
 """What unreadable reviews look like; `meshheal.prompts.read_review` finds no score in any of them."""
 
 SPOILT_ANSWERS = (
-    Spoilt("Let us begin by restating what is given. We then consider each condition in turn, and", "length"),
+    Spoilt("Let us begin by restating what is given.\nThen we consider each condition, and", "length"),
     Spoilt("", "stop"),
-    Spoilt("I am not able to solve this with the information that is given here.", "stop"),
+    Spoilt("I am not able to solve this.\nMore would have to be known than is given here.", "stop"),
     Spoilt("<think>Okay, so we need to work this out. Wait, let me read it once more. Wait,", "length"),
-    Spoilt("the the the the the the the the the the the the the the the the the the the the", "length"),
+    Spoilt("Then we see that\nthe the the the the the the the the the the the the the the the", "length"),
 )
 """What unreadable answers look like; `meshheal.answers.read` finds no value in any of them, in any form."""

@@ -45,10 +45,10 @@ class _Item(NamedTuple):
     chance: int
     """P(solves) given the item's level, in units of 2**-32."""
     gold: str
-    modal: str
     frame: replies.Frame
-    leniency: tuple[int, int, int]
-    """Bits of the leniency that all models, this model, and its agents show towards this item's answers."""
+    common: int
+    own: int
+    """Random bits of the item, and of the model with the item: what its judgement of answers comes from."""
 
 
 class _Look(NamedTuple):
@@ -62,7 +62,7 @@ class _Look(NamedTuple):
 
 @lru_cache(maxsize=_CACHED)
 def _bits(*name: str | int) -> tuple[int, ...]:
-    """Four draws of 64 bits for a name, remembered: models and agents of a run share many of them."""
+    """Four draws of 64 bits for a name, remembered: the models of a run share them."""
     return _LONGS(digest(*name))
 
 
@@ -71,13 +71,13 @@ def _normal(bits: int) -> float:
 
 
 def _standardised(levels: Mapping[TaskId, float] | None, tasks: Mapping[TaskId, Task]) -> dict[TaskId, float]:
-    """Levels with mean 0 and deviation 1 over the tasks, by task; empty where they do not differ."""
-    held = {t: float(levels[base_id(t)]) for t in tasks if base_id(t) in levels} if levels else {}
-    spread = pstdev(held.values()) if len(held) > 1 else 0.0
+    """Levels by item, with mean 0 and deviation 1 over the tasks; empty where they do not differ."""
+    held = [(item, float(levels[item])) for item in map(base_id, tasks) if item in levels] if levels else []
+    spread = pstdev([level for _, level in held]) if len(held) > 1 else 0.0
     if not spread:
         return {}
-    centre = fmean(held.values())
-    return {t: (level - centre) / spread for t, level in held.items()}
+    centre = fmean([level for _, level in held])
+    return {item: (level - centre) / spread for item, level in held}
 
 
 class Synthetic:
@@ -106,11 +106,12 @@ class Synthetic:
         self.family = profile.family
         self.profile = profile
         self.accuracy = profile.accuracy[benchmark].value
-        self._model = profile.name
         self._sheet = sheet
         self._tasks = tasks
         self._seed = seed
         self._stream_name = f"call {seed} {profile.name}"
+        self._model_bits = number("model", profile.name)
+        self._family_bits = number("family", profile.family)
         self._levels = _standardised(levels, tasks)
         self._items: dict[TaskId, _Item] = {}
         self._looks: dict[tuple[TaskId, str], _Look] = {}
@@ -164,7 +165,7 @@ class Synthetic:
             return _NORMAL.inv_cdf(wanted)
         counts: dict[float, int] = {}
         for task in self._tasks:
-            level = self._levels.get(task, 0.0)
+            level = self._levels.get(base_id(task), 0.0)
             counts[level] = counts.get(level, 0) + 1
         low, high = -12.0, 12.0
         for _ in range(60):
@@ -173,52 +174,55 @@ class Synthetic:
             low, high = (middle, high) if mean < wanted else (low, middle)
         return (low + high) / 2
 
-    def _draw(self, task: Task) -> _Item:
+    def _item(self, task: Task) -> _Item:
+        """What concerns this model and the item of a task; an item that is dealt again is the same item."""
+        return self._items.get(base_id(task.id)) or self._draw(task, base_id(task.id))
+
+    def _draw(self, task: Task, name: TaskId) -> _Item:
         """Draw what concerns this model and one item, and remember it."""
-        seed, name = self._seed, base_id(task.id)  # an item dealt again is the same item
-        shared = _bits("item", seed, name)
-        own = _bits("solve", seed, name, self._model)
-        difficulty = _normal(shared[0])
+        drawn, own, kin, common = _bits("item", self._seed, name)
+        own = mix(own, self._model_bits)
+        difficulty = _normal(drawn)
         chance = self.accuracy
         if self._levels:
-            level = self._levels.get(task.id, 0.0)
+            level = self._levels.get(name, 0.0)
             difficulty = self._level * level + sqrt(1.0 - self._level**2) * difficulty
             chance = self._chance(self._threshold, level)
-        burden = self._shared * difficulty + self._own * _normal(own[0])
+        burden = self._shared * difficulty + self._own * _normal(own)
         if self._kin:
-            burden += self._kin * _normal(_bits("family", seed, name, self.family)[0])
+            burden += self._kin * _normal(mix(kin, self._family_bits))
         item = _Item(
             burden < self._threshold,
             int(chance * _TWO32),
-            self._sheet.gold(task.id),
-            self._sheet.plausible_wrong(task, shared[1] / _TWO64, True),
+            self._sheet.gold(name),
             replies.frame(task.form),
-            (shared[2], own[1], own[2]),
+            common,
+            own,
         )
         if len(self._items) >= _CACHED:
             self._items.clear()
-        self._items[task.id] = item
+        self._items[name] = item
         return item
 
     def solves(self, task: Task) -> bool:
         """Whether this model can solve the item: one draw per (seed, item, model), shared by all purposes."""
-        return (self._items.get(task.id) or self._draw(task)).solves
+        return self._item(task).solves
 
     def _see(self, task: Task, text: str) -> _Look:
         """Read an answer and form an opinion of it, and remember it."""
         value = read(task.form, text)
-        item = self._items.get(task.id) or self._draw(task)
+        item = self._item(task)
         right = value is not None and self._sheet.correct(task, value)
         solves = item.solves or value is None  # that a result is missing anyone can see
         answer = _bits("answer", value or "")[0]
-        common, model, agent = item.leniency
-        leniency = self._by_item * _NOISE[mix(common, answer) >> 52]
-        leniency += self._by_model * _NOISE[mix(model, answer) >> 52]
+        bits = mix(item.own, answer)
+        leniency = self._by_item * _NOISE[mix(item.common, answer) >> 52]
+        leniency += self._by_model * _NOISE[bits >> 52]
         unsure = self._unsure if solves else 2 * self._unsure
-        look = _Look(leniency, mix(agent, answer), self._cuts[right, solves], unsure)
+        look = _Look(leniency, bits, self._cuts[right, solves], unsure)
         if len(self._looks) >= _CACHED:
             self._looks.clear()
-        self._looks[task.id, text] = look
+        self._looks[base_id(task.id), text] = look
         return look
 
     # --- calls -----------------------------------------------------------------------------------------
@@ -243,7 +247,7 @@ class Synthetic:
         return _WORDS(digest(self._stream_name, call))
 
     def _answer(self, request: Request, task: Task) -> Completion:
-        item = self._items.get(task.id) or self._draw(task)
+        item = self._item(task)
         texts: list[str] = []
         lengths: list[int] = []
         finish: Literal["stop", "length"] = "stop"
@@ -258,7 +262,7 @@ class Synthetic:
                 finish = spoilt.finish
                 continue
             elif u[3] < self._modal:
-                value = item.modal
+                value = self._sheet.plausible_wrong(task, 0.0, True)
             else:
                 value = self._sheet.plausible_wrong(task, u[4] / _TWO32, False)
             before, after = item.frame[u[5] % replies.VARIANTS]
@@ -268,7 +272,7 @@ class Synthetic:
     def _review(self, request: Request, task: Task) -> Completion:
         key = request.key
         text = _under_review(request.messages)
-        look = self._looks.get((task.id, text)) or self._see(task, text)
+        look = self._looks.get((base_id(task.id), text)) or self._see(task, text)
         cut = look.cut - look.leniency - self._by_agent * _NOISE[mix(look.bits, _agent_bits(key.agent)) >> 52]
         others = _opinions(request.messages) if key.purpose == "deliberate" else None
         texts: list[str] = []

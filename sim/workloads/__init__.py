@@ -1,7 +1,7 @@
-"""Workloads: tasks with checkable answers, by ability. Declared with `gym(...)`, `bbh(...)`, `math(...)`, `mmlu_pro(...)`.
+"""Workloads: tasks with checkable answers, by ability. Declared by `gym()`, `bbh()`, `math()`, `mmlu_pro()`.
 
-The declaration is a `WorkloadSpec`; `load` turns a name into a `Workload`. Modules of the same names hold the workloads
-themselves; import from them by `from sim.workloads.mmlu_pro import ...`.
+The declaration is a `WorkloadSpec`; `load` turns a name into a `Workload`. Modules of the same names hold the
+workloads themselves; import from them by `from sim.workloads.mmlu_pro import ...`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from msgspec import Struct
 
 from meshheal.errors import UsageError
 
-# These imports come before the functions of the same names, so that `sim.workloads.gym` is the function from here on.
+# These imports come before the functions of the same names, so that `sim.workloads.gym` is the function
+# from here on.
 from sim.workloads import bbh as _bbh
 from sim.workloads import grading
 from sim.workloads import gym as _gym
@@ -21,8 +22,8 @@ from sim.workloads import mmlu_pro as _mmlu_pro
 from sim.workloads.sheet import AnswerSheet, Benchmark, Item, Workload, base_id, repeated
 
 __all__ = [
-    "NAMES", "AnswerSheet", "Benchmark", "Item", "Workload", "WorkloadSpec", "base_id", "bbh", "grading", "gym", "load",
-    "math", "mmlu_pro", "repeated",
+    "NAMES", "AnswerSheet", "Benchmark", "Item", "Workload", "WorkloadSpec", "base_id", "bbh", "grading",
+    "gym", "load", "math", "mmlu_pro", "repeated",
 ]  # fmt: skip
 
 NAMES = ("gym:math", "bbh", "math", "mmlu_pro")
@@ -30,7 +31,9 @@ NAMES = ("gym:math", "bbh", "math", "mmlu_pro")
 
 
 class WorkloadSpec(Struct, frozen=True):
-    """A workload as an experiment declares it: `tasks` is the length of the stream, `data` a file or folder, if any."""
+    """A workload as an experiment declares it: `tasks` is the length of the stream, `data` a file or folder,
+    if any.
+    """
 
     name: str
     tasks: int = 630
@@ -61,12 +64,15 @@ def mmlu_pro(tasks: int = 630, data: str | None = None) -> WorkloadSpec:
     return WorkloadSpec("mmlu_pro", tasks, data)
 
 
-def load(name: str, data: Path | None = None, tasks: int = 630, seed: int = 0, download: bool = True) -> Workload:
+def load(
+    name: str, data: Path | None = None, tasks: int = 630, seed: int = 0, download: bool = True  # noqa: ARG001
+) -> Workload:
     """The workload called `name` (`gym:math`, `bbh`, `math`, `mmlu_pro`).
 
-    Without `data` all but gym are fetched from the Hugging Face hub, if `download`; the revision is in `source`. `tasks`
-    and `seed` are what the caller means to draw; drawing itself is `Workload.tasks`. Raises `UsageError` with one line
-    for an unknown name, data that cannot be had, and files that are missing, empty, cut off or of another format.
+    Without `data` all but gym are fetched from the Hugging Face hub, if `download`; the revision is in
+    `source`. `tasks` and `seed` are what the caller means to draw; drawing itself is `Workload.tasks`. Raises
+    `UsageError` with one line for an unknown name, data that cannot be had, and files that are missing,
+    empty, cut off or of another format.
     """
     if tasks < 1:
         raise UsageError(f"workload {name}: {tasks} tasks asked for; give at least 1")

@@ -1,7 +1,7 @@
 """BIG-Bench Hard: 27 files. Abilities are three groups of files; a task's kind is its file.
 
-Data: the folder of `<file>.json` with `examples[].input/target`. An item whose target is not of its file's form (a movie
-title where a letter belongs) is dropped and counted.
+Data: the folder of `<file>.json` with `examples[].input/target`. An item whose target is not of its file's
+form (a movie title where a letter belongs) is dropped and counted.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ REPOSITORY = "lukaemon/bbh"
 
 GROUPS: dict[str, tuple[str, ...]] = {
     "algorithmic": (
-        "boolean_expressions", "dyck_languages", "geometric_shapes", "multistep_arithmetic_two", "navigate", "object_counting",
+        "boolean_expressions", "dyck_languages", "geometric_shapes", "multistep_arithmetic_two", "navigate",
+        "object_counting",
         "tracking_shuffled_objects_five_objects", "tracking_shuffled_objects_seven_objects",
         "tracking_shuffled_objects_three_objects", "word_sorting",
     ),
@@ -32,9 +33,9 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "salient_translation_error_detection", "snarks", "sports_understanding",
     ),
     "logic": (
-        "date_understanding", "formal_fallacies", "logical_deduction_five_objects", "logical_deduction_seven_objects",
-        "logical_deduction_three_objects", "penguins_in_a_table", "reasoning_about_colored_objects", "temporal_sequences",
-        "web_of_lies",
+        "date_understanding", "formal_fallacies", "logical_deduction_five_objects",
+        "logical_deduction_seven_objects", "logical_deduction_three_objects", "penguins_in_a_table",
+        "reasoning_about_colored_objects", "temporal_sequences", "web_of_lies",
     ),
 }  # fmt: skip
 """Ability -> its files. 2500, 1865 and 2146 items."""
@@ -86,7 +87,9 @@ def load(data: Path | None, download: bool = True) -> Workload:
     pool = pooled((item for name in sorted(found) for item in _items(name, found[name])), sheet)
     total = sum(len(examples) for examples in found.values())
     if not pool:
-        raise UsageError(f"workload bbh: no usable item in {source}; give the folder of BBH's JSON files with --data")
+        raise UsageError(
+            f"workload bbh: no usable item in {source}; give the folder of BBH's JSON files with --data"
+        )
     return Workload(
         name="bbh",
         benchmark="BBH",

@@ -1,4 +1,6 @@
-"""Reading data files of workloads, with errors that name the file and the line; and fetching them from the hub."""
+"""Reading data files of workloads, with errors that name the file and the line; and fetching them from the
+hub.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +23,17 @@ def fail(path: Path, what: str) -> NoReturn:
 
 
 def content(path: Path, suffix: str = ".json") -> bytes:
-    """The bytes of a file, or of the one `suffix` member of a zip. Raises `UsageError` if missing, empty or damaged."""
+    """The bytes of a file, or of the one `suffix` member of a zip. Raises `UsageError` if missing, empty or
+    damaged.
+    """
     try:
         if path.suffix == ".zip":
             with zipfile.ZipFile(path) as archive:
-                members = [n for n in archive.namelist() if n.endswith(suffix) and not n.startswith("__MACOSX")]
+                members = [
+                    n for n in archive.namelist() if n.endswith(suffix) and not n.startswith("__MACOSX")
+                ]
                 if len(members) != 1:
-                    fail(path, f"holds {len(members)} {suffix} files; give a zip with exactly one, or the file itself")
+                    fail(path, f"holds {len(members)} {suffix} files; give a zip of one, or the file")
                 data = archive.read(members[0])
         else:
             data = path.read_bytes()
@@ -45,9 +51,12 @@ def content(path: Path, suffix: str = ".json") -> bytes:
 
 
 def parse(data: bytes, kind: type[T] | Any, path: Path, line: int | None = None) -> T:
-    """`data` as JSON of type `kind`. Raises `UsageError` naming file and line for broken JSON, and the field for a wrong one."""
+    """`data` as JSON of type `kind`. Raises `UsageError` naming file and line for broken JSON, and the field
+    for a wrong one.
+    """
     try:
-        return msgspec.json.decode(data, type=kind)  # type: ignore[no-any-return]
+        found: T = msgspec.json.decode(data, type=kind)
+        return found
     except msgspec.ValidationError as error:
         where = "" if line is None else f"line {line}: "
         fail(path, f"{where}not in the expected format ({error}); give the file as published")
@@ -71,7 +80,7 @@ def _broken(data: bytes, line: int | None) -> str:
 
 def lines(path: Path, kind: type[T]) -> list[T]:
     """The records of a JSON-lines file."""
-    found = []
+    found: list[T] = []
     for number, line in enumerate(content(path, ".jsonl").split(b"\n"), 1):
         if line.strip():
             found.append(parse(line, kind, path, number))
@@ -82,9 +91,12 @@ def table(path: Path, kind: type[T]) -> list[T]:
     """The records of a .parquet, .jsonl or .json (a list) file, by its suffix."""
     if path.suffix == ".parquet":
         try:
-            from pyarrow import parquet
+            from pyarrow import parquet  # type: ignore[import-untyped,unused-ignore]
         except ImportError:
-            fail(path, "reading parquet needs pyarrow; run `pip install pyarrow`, or give a JSON file with --data")
+            fail(
+                path,
+                "reading parquet needs pyarrow; run `pip install pyarrow`, or give a JSON file with --data",
+            )
         rows = parquet.read_table(path).to_pylist()
         try:
             return [msgspec.convert(row, kind) for row in rows]
@@ -96,7 +108,8 @@ def table(path: Path, kind: type[T]) -> list[T]:
 
 
 def from_hub(name: str, repository: str, patterns: Sequence[str], download: bool) -> tuple[Path, str]:
-    """Folder of a data set's files fetched from the Hugging Face hub, and what to log of where they came from.
+    """Folder of a data set's files fetched from the Hugging Face hub, and what to log of where they came
+    from.
 
     Raises `UsageError` if `download` is off or the hub cannot be reached.
     """
@@ -109,7 +122,8 @@ def from_hub(name: str, repository: str, patterns: Sequence[str], download: bool
     except Exception as error:
         reason = str(error).strip().split("\n")[0][:120] or type(error).__name__
         raise UsageError(
-            f"workload {name}: {repository} cannot be had from the Hugging Face hub ({reason}); give --data FILE"
+            f"workload {name}: {repository} cannot be had from the Hugging Face hub ({reason}); "
+            "give --data FILE"
         ) from error
     return folder, f"hf:{repository}@{folder.name}"
 

@@ -1,7 +1,8 @@
 """Mathematical tasks generated offline by reasoning-gym, with answers that are checked exactly.
 
-An item's id names its data set and the number it is generated from, so an id means the same task everywhere. Published
-accuracies on MATH stand for the models' accuracies here; that is a declared proxy, not a measurement.
+An item's id names its data set and the number it is generated from, so an id means the same task everywhere.
+Published accuracies on MATH stand for the models' accuracies here; that is a declared proxy, not a
+measurement.
 """
 
 from __future__ import annotations
@@ -9,8 +10,9 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
+from collections.abc import Mapping
 from functools import lru_cache
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import Any, NamedTuple
 
 from meshheal.answers import instruction
@@ -22,11 +24,13 @@ from sim.workloads.sheet import AnswerSheet, Workload
 
 
 class _Kind(NamedTuple):
-    """One reasoning-gym data set: where its module is, how its answers look, settings that differ from its defaults."""
+    """One reasoning-gym data set: where its module is, how its answers look, settings that differ from its
+    defaults.
+    """
 
     module: str
     form: AnswerForm
-    settings: dict[str, Any] = {}
+    settings: Mapping[str, Any] = MappingProxyType({})
 
 
 _NUMBER = AnswerForm("number")
@@ -43,7 +47,9 @@ KINDS: dict[str, _Kind] = {
     "lcm": _Kind("arithmetic.lcm", _NUMBER, {"min_value": 2, "max_value": 500}),
     # Text, since the answer asked for is the reduced fraction and no other of the same value.
     "fraction_simplification": _Kind("arithmetic.fraction_simplification", _TEXT, {"styles": ("plain",)}),
-    "prime_factorization": _Kind("arithmetic.prime_factorization", _TEXT, {"min_value": 100, "max_value": 100_000}),
+    "prime_factorization": _Kind(
+        "arithmetic.prime_factorization", _TEXT, {"min_value": 100, "max_value": 100_000}
+    ),
     "simple_equations": _Kind("algebra.simple_equations", _NUMBER),
     "complex_arithmetic": _Kind("algebra.complex_arithmetic", _TEXT),
     "simple_geometry": _Kind("geometry.simple_geometry", _NUMBER),
@@ -54,7 +60,9 @@ KINDS: dict[str, _Kind] = {
 ABILITIES: dict[str, dict[Ability, dict[str, int]]] = {
     "math": {
         "algebra": {"simple_equations": 1, "complex_arithmetic": 2},
-        "arithmetic": {k: 1 for k in ("chain_sum", "products", "gcd", "lcm", "fraction_simplification", "prime_factorization")},
+        "arithmetic": dict.fromkeys(
+            ("chain_sum", "products", "gcd", "lcm", "fraction_simplification", "prime_factorization"), 1
+        ),
         "geometry": {"simple_geometry": 2, "color_cube_rotation": 1},
     },
 }
@@ -83,7 +91,13 @@ class GymWorkload(Workload):
                     break
             seen.add(question)
             form = KINDS[kind].form
-            task = Task(f"{kind}/{number}", (Message("user", f"{question}\n{instruction(form)}"),), form, ability, kind)
+            task = Task(
+                f"{kind}/{number}",
+                (Message("user", f"{question}\n{instruction(form)}"),),
+                form,
+                ability,
+                kind,
+            )
             self.sheet.add(task.id, gold)
             tasks.append(task)
         return tasks
@@ -129,14 +143,16 @@ def _generate(kind: str, number: int) -> tuple[str, str]:
 @lru_cache(maxsize=64)
 def _dataset(kind: str) -> Any:
     where = KINDS[kind]
-    module = _submodule(where.module)
+    _submodule(where.module)
     factory = sys.modules["reasoning_gym.factory"]
     make, config = factory.DATASETS[kind]
     return make(config(seed=0, size=2**31, **where.settings))
 
 
 def _submodule(name: str) -> ModuleType:
-    """`reasoning_gym.<name>` without what the package's own `__init__` imports (matplotlib and more: over a second)."""
+    """`reasoning_gym.<name>` without what the package's own `__init__` imports (matplotlib and more: over a
+    second).
+    """
     full = f"reasoning_gym.{name}"
     if full in sys.modules:
         return sys.modules[full]

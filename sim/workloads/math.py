@@ -1,4 +1,5 @@
-"""MATH: competition problems with LaTeX answers. Abilities are three groups of its seven types; a task's kind is its level.
+"""MATH: competition problems with LaTeX answers. Abilities are three groups of its seven types; a task's kind
+is its level.
 
 Data: `test.jsonl` with problem, level, type, solution; the gold answer is the last box of the solution.
 """
@@ -75,7 +76,9 @@ def _items(rows: list[_Row], path: Path, levels: dict[str, float]) -> Iterator[I
             continue
         digit = str(row.level).removeprefix("Level ").strip()
         if digit not in ("1", "2", "3", "4", "5"):
-            raise UsageError(f"data {path}: line {number + 1}: level {row.level!r} is none of Level 1 to Level 5")
+            raise UsageError(
+                f"data {path}: line {number + 1}: level {row.level!r} is none of Level 1 to Level 5"
+            )
         task_id = f"math/{number}"
         levels[task_id] = (int(digit) - 1) / 4
         message = Message("user", f"{row.problem}\n{instruction(FORM)}")

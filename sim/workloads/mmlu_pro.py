@@ -1,7 +1,8 @@
-"""MMLU-Pro: questions with up to ten options in 14 categories, and the outputs that were published for real models.
+"""MMLU-Pro: questions with up to ten options in 14 categories, and the outputs that were published for real
+models.
 
-Abilities are four groups of categories; a task's kind is its category. Data: one `model_outputs_*` zip or JSON file as
-published, or a folder of them. Items whose gold letter differs between files are dropped.
+Abilities are four groups of categories; a task's kind is its category. Data: one `model_outputs_*` zip or
+JSON file as published, or a folder of them. Items whose gold letter differs between files are dropped.
 """
 
 from __future__ import annotations
@@ -60,19 +61,27 @@ def published_outputs(path: Path) -> Iterator[Published]:
 
     Raises `UsageError` for a file that is missing, empty, cut off or of another format.
     """
-    rows = files.parse(files.content(path), list[_Row], path)
+    rows: list[_Row] = files.parse(files.content(path), list[_Row], path)
     if not rows:
         files.fail(path, "holds no records")
     for row in rows:
         output = row.generated_text if row.generated_text is not None else row.model_outputs
         text = "\n".join(output) if isinstance(output, list) else output or ""
         yield Published(
-            int(row.question_id), row.question, tuple(row.options), row.answer.strip(), row.category.strip().lower(), text, row.pred
+            int(row.question_id),
+            row.question,
+            tuple(row.options),
+            row.answer.strip(),
+            row.category.strip().lower(),
+            text,
+            row.pred,
         )
 
 
 def output_files(path: Path) -> list[Path]:
-    """The published files at `path`: itself, or the `model_outputs_*` (else all) zip and JSON files of a folder."""
+    """The published files at `path`: itself, or the `model_outputs_*` (else all) zip and JSON files of a
+    folder.
+    """
     if not path.is_dir():
         return [path]
     every = sorted(p for p in path.iterdir() if p.suffix in (".zip", ".json"))
@@ -89,7 +98,8 @@ def conflicts(records: Iterable[Published]) -> set[int]:
 
 
 def drop_conflicts(records: Iterable[Published]) -> list[Published]:
-    """`records` without those of questions whose gold letter differs among them, and of questions that cannot be asked.
+    """`records` without those of questions whose gold letter differs among them, and of questions that cannot
+    be asked.
 
     A question cannot be asked if it has fewer than two options, or its gold letter is none of them.
     """
@@ -114,31 +124,44 @@ def task_id(question_id: int) -> str:
 
 
 def item(record: Published) -> Item:
-    """The question as a task, with its gold letter. Raises `UsageError` for a category that is in no group."""
+    """A question as a task, with its gold letter; raises `UsageError` for a category that is in no group."""
     ability = _ABILITY.get(record.category)
     if ability is None:
-        raise UsageError(f"workload mmlu_pro: unknown category {record.category!r} (question {record.question_id})")
+        raise UsageError(
+            f"workload mmlu_pro: unknown category {record.category!r} (question {record.question_id})"
+        )
     form = form_of(record.options)
-    listed = "\n".join(f"({letter}) {option}" for letter, option in zip(LETTERS, record.options, strict=False))
+    listed = "\n".join(
+        f"({letter}) {option}" for letter, option in zip(LETTERS, record.options, strict=False)
+    )
     prompt = f"{record.question}\nOptions:\n{listed}\n{instruction(form)}"
     task = Task(task_id(record.question_id), (Message("user", prompt),), form, ability, record.category)
     return Item(task, record.answer)
 
 
 def load(data: Path | None, download: bool = True) -> Workload:
-    """The workload from a published file or folder, or from the hub. Raises `UsageError` as `published_outputs` does."""
+    """The workload from a published file, a folder of them (the questions common to all), or the hub.
+
+    Raises `UsageError` as `published_outputs` does.
+    """
     if data is None:
         folder, source = files.from_hub("mmlu_pro", REPOSITORY, ["data/test-*.parquet"], download)
         rows = [row for path in files.hub_files(folder, REPOSITORY) for row in files.table(path, _Row)]
         records = [
-            Published(int(r.question_id), r.question, tuple(r.options), r.answer, r.category.lower(), "", None) for r in rows
+            Published(
+                int(r.question_id), r.question, tuple(r.options), r.answer, r.category.lower(), "", None
+            )
+            for r in rows
         ]
+        common = {r.question_id for r in records}
     else:
         paths = output_files(data)
-        records = [r for path in paths for r in published_outputs(path)]
+        by_file = [list(published_outputs(path)) for path in paths]
+        records = [r for file in by_file for r in file]
+        common = set[int].intersection(*({r.question_id for r in file} for file in by_file))
         source = ", ".join(p.name for p in paths)
     kept = drop_conflicts(records)
-    first = {r.question_id: r for r in reversed(kept)}
+    first = {r.question_id: r for r in reversed(kept) if r.question_id in common}
     every = {r.question_id for r in records}
     sheet = AnswerSheet()
     pool = pooled((item(first[i]) for i in sorted(first)), sheet)
@@ -149,6 +172,7 @@ def load(data: Path | None, download: bool = True) -> Workload:
         benchmark="MMLU-Pro",
         abilities=tuple(pool),
         sheet=sheet,
-        source=f"{source}; {len(every) - len(first)} of {len(every)} questions dropped (gold differs or not askable)",
+        source=f"{source}; {len(every) - len(first)} of {len(every)} questions dropped "
+        "(gold differs between files, not in every file, or not askable)",
         pool=pool,
     )

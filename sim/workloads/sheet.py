@@ -1,16 +1,17 @@
-"""Items with their gold answers, the answer sheet that grades by task id, and the workload that draws tasks from a pool."""
+"""Items with their gold answers, the answer sheet that grades by task id, and the workload that draws tasks
+from a pool.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 from typing import Literal
 
 from msgspec import Struct, structs
 
 from meshheal.answers import same
 from meshheal.errors import UsageError
-from meshheal.rng import Stream, uniform
+from meshheal.rng import Stream
 from meshheal.types import Ability, Task, TaskId
 from sim.workloads.slips import slips
 
@@ -52,24 +53,32 @@ class AnswerSheet:
         if found is None:
             found = self._golds.get(base_id(task_id))
         if found is None:
-            raise UsageError(f"workload: no gold answer for task {task_id!r}; was it drawn from another workload?")
+            raise UsageError(
+                f"workload: no gold answer for task {task_id!r}; was it drawn from another workload?"
+            )
         return found
 
     def correct(self, task: Task, value: str | None) -> bool:
-        """Whether `value` says what the gold answer says. No answer is not correct. Cached (in `answers.same`)."""
+        """Whether `value` says what the gold answer says. No answer is not correct. Cached (in
+        `answers.same`).
+        """
         return value is not None and same(task.form, self.gold(task.id), value)
 
     def plausible_wrong(self, task: Task, u: float, modal: bool) -> str:
-        """A wrong answer someone might give, chosen by `u` in [0, 1); with `modal` the item's most tempting one.
+        """A wrong answer someone might give, chosen by `u` in [0, 1); with `modal` the item's most tempting
+        one.
 
-        Depends on the item, `u` and `modal` only, so models that err on the modal answer err alike. Never correct.
+        Depends on the item, `u` and `modal` only, so models that err on the modal answer err alike. Never
+        correct.
         """
         item = base_id(task.id)
         wrong = self._slips.get(item)
         if wrong is None:
             wrong = slips(item, task.form, self.gold(task.id))
             if not wrong:
-                raise UsageError(f"workload: item {item!r} has no wrong answer; a choice needs at least two options")
+                raise UsageError(
+                    f"workload: item {item!r} has no wrong answer; a choice needs at least two options"
+                )
             if len(self._slips) >= _SLIPS_KEPT:
                 self._slips.clear()
             self._slips[item] = wrong
@@ -86,8 +95,9 @@ _SLIPS_KEPT = 100_000
 class Workload(Struct):
     """A pool of items by ability, and how tasks are drawn from it.
 
-    `benchmark` is the one whose published accuracies stand for the models' here (a declared proxy where the items are
-    others). `source` says where the data came from. `levels` holds a difficulty in [0, 1] where the data set has one.
+    `benchmark` is the one whose published accuracies stand for the models' here (a declared proxy where the
+    items are others). `source` says where the data came from. `levels` holds a difficulty in [0, 1] where the
+    data set has one.
     """
 
     name: str
@@ -99,7 +109,9 @@ class Workload(Struct):
     levels: dict[TaskId, float] = {}
 
     def tasks(self, n: int, seed: int) -> list[Task]:
-        """`n` tasks, abilities uniform, items without repeats while there are any left, then reshuffled as `item#2`."""
+        """`n` tasks, abilities uniform, items without repeats while there are any left, then reshuffled as
+        `item#2`.
+        """
         draw = Stream(seed, "workload", self.name, "ability")
         decks = {a: _Deck(self.pool[a], Stream(seed, "workload", self.name, a)) for a in self.abilities}
         return [decks[draw.choice(self.abilities)].deal() for _ in range(n)]
@@ -139,8 +151,3 @@ def pooled(items: Iterable[Item], sheet: AnswerSheet) -> dict[Ability, tuple[Tas
         pool.setdefault(item.task.ability, []).append(item.task)
     return {ability: tuple(tasks) for ability, tasks in sorted(pool.items())}
 
-
-@lru_cache(maxsize=4096)
-def hash_unit(item: TaskId) -> float:
-    """A uniform in [0, 1) that belongs to an item."""
-    return uniform(item, "workload")

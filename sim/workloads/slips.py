@@ -6,7 +6,7 @@ import re
 from fractions import Fraction
 
 from meshheal.answers import same
-from meshheal.answers.plain import value_of
+from meshheal.answers.plain import text_form, value_of
 from meshheal.rng import Stream
 from meshheal.types import AnswerForm, TaskId
 
@@ -15,7 +15,9 @@ _INTEGER = re.compile(r"\d+")
 
 
 def slips(item: TaskId, form: AnswerForm, gold: str) -> tuple[str, ...]:
-    """Wrong values for an item, the most tempting first. All different from `gold` by `answers.same`, in both directions."""
+    """Wrong values for an item, the most tempting first. All different from `gold` by `answers.same`, in both
+    directions.
+    """
     draw = Stream(item, "slips")
     match form.kind:
         case "choice":
@@ -30,12 +32,19 @@ def slips(item: TaskId, form: AnswerForm, gold: str) -> tuple[str, ...]:
             candidates = _texts(gold, draw)
     wrong: list[str] = []
     for candidate in candidates:
-        if candidate in wrong or same(form, gold, candidate) or same(form, candidate, gold):
-            continue
-        wrong.append(candidate)
-        if len(wrong) == _WANTED:
-            break
+        if candidate not in wrong and _differs(form, gold, candidate):
+            wrong.append(candidate)
+            if len(wrong) == _WANTED:
+                break
     return tuple(wrong)
+
+
+def _differs(form: AnswerForm, gold: str, candidate: str) -> bool:
+    if form.kind == "number":  # both are written canonically
+        return value_of(gold) != value_of(candidate)
+    if form.kind == "text":
+        return gold != text_form(candidate)
+    return not same(form, gold, candidate) and not same(form, candidate, gold)
 
 
 def _others(options: tuple[str, ...], gold: str, draw: Stream) -> tuple[str, ...]:
@@ -45,19 +54,31 @@ def _others(options: tuple[str, ...], gold: str, draw: Stream) -> tuple[str, ...
 
 
 def _numbers(gold: str, draw: Stream) -> list[str]:
+    if gold.isdigit():
+        return _counts(gold, draw)
     value = value_of(gold) or Fraction(0)
     digits = gold.lstrip("-")
     if value.denominator != 1 and "/" in gold:
-        return _changed_integers(gold, draw) + [str(value + 1), str(-value)]
+        return [*_changed_integers(gold, draw), str(value + 1), str(-value)]
     unit = Fraction(1, 10 ** len(digits.partition(".")[2])) if "." in digits else Fraction(1)
     ten = unit * 10 if abs(value) >= 20 * unit else unit * 3
     near = [value + unit, value - unit, value + ten, value - ten, value * 2, value + 2 * unit]
     draw.shuffle(near)
-    if value >= 0:
-        near = [v for v in near if v >= 0]  # a slip rarely turns a count negative
     out = [_written(v, gold) for v in near]
     out.insert(1 + draw.index(3), _swapped(gold, draw))
     return [o for o in out if o] + [_written(-value, gold), _written(value + 7 * unit, gold)]
+
+
+def _counts(gold: str, draw: Stream) -> list[str]:
+    """Slips on a whole number that is not negative; they stay so."""
+    value = int(gold)
+    near = [value + 1, value - 1, value + 10, value - 10, 2 * value, value + 2, value + 3]
+    draw.shuffle(near)
+    out = [str(v) for v in near if v >= 0]
+    swapped = _swapped(gold, draw)
+    if swapped:
+        out.insert(1 + draw.index(3), swapped)
+    return [*out, str(value + 7), str(value + 20)]
 
 
 def _written(value: Fraction, like: str) -> str:
@@ -71,8 +92,13 @@ def _written(value: Fraction, like: str) -> str:
 
 
 def _swapped(text: str, draw: Stream) -> str:
-    """Two neighbouring digits changed about, the classic slip of the pen; empty where there are none to swap."""
-    places = [i for i in range(len(text) - 1) if text[i : i + 2].isdigit() and text[i] != text[i + 1] and text[i + 1] != "0"]
+    """Two neighbouring digits changed about, the classic slip of the pen; empty where there are none to swap.
+    """
+    places = [
+        i
+        for i in range(len(text) - 1)
+        if text[i : i + 2].isdigit() and text[i] != text[i + 1] and text[i + 1] != "0"
+    ]
     if not places:
         return ""
     i = draw.choice(places)
