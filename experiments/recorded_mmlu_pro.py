@@ -14,12 +14,14 @@ EXPERIMENT = Experiment(
     name="recorded_mmlu_pro",
     topology=complete(6),
     workload=mmlu_pro(tasks=630),
+    # The two swapped agents hold the same abilities and the same model, so that agents of two other models remain in each
+    # of their abilities to settle references with while one of them is away.
     healthy=(
-        "recorded/gemini-1.5-pro-002",
-        "recorded/gemini-1.5-pro-002",
-        "recorded/gemini-1.5-flash-002",
         "recorded/gemini-1.5-flash-002",
         "recorded/Meta-Llama-3_1-70B-Instruct",
+        "recorded/gemini-1.5-pro-002",
+        "recorded/gemini-1.5-flash-002",
+        "recorded/gemini-1.5-pro-002",
         "recorded/Meta-Llama-3_1-70B-Instruct",
     ),
     outside="recorded/Meta-Llama-3_1-8B-Instruct",

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from meshheal import answers, prompts, reply
-from meshheal.beliefs import Beliefs, Change, Moved, Neighbour, Shadowed, Withheld
+from meshheal.beliefs import Change, Moved, Neighbour, Shadowed, Withheld
 from meshheal.calls import Caller
 from meshheal.config import Settings
 from meshheal.errors import InternalError, NetworkError
@@ -78,7 +78,7 @@ class Agent:
 
     def __init__(
         self, me: Neighbour, neighbours: Mapping[AgentId, Neighbour], settings: Settings, method: Method,
-        network: Network, journal: Journal, caller: Caller, seed: int,
+        network: Network, journal: Journal, caller: Caller, beliefs: Beliefs, seed: int,
     ) -> None:
         self.id = me.id
         self.me = me
@@ -88,7 +88,7 @@ class Agent:
         self.journal = journal
         self.caller = caller
         self.ladder = Ladder(settings.review)
-        self.beliefs = Beliefs(me.id, me.abilities, neighbours, settings)
+        self.beliefs = beliefs
         self.watch = ReviewerWatch(len(neighbours), settings.review.reject_at)
         self.routing = Routing(me, neighbours, self.beliefs, self.watch, settings.routing, seed)
         self.group = GroupWatch(settings.recovery)

@@ -9,7 +9,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from meshheal.config import Detector as DetectorSettings
 from meshheal.config import Settings
 from meshheal.detector import Detector, ReturnTest, make
 from meshheal.events import State
@@ -67,6 +69,12 @@ _PENDING_LIMIT = 64
 """Residuals held while suspicion is open; more than that and the oldest are taken as they are."""
 
 
+def _detector(settings: DetectorSettings) -> Detector:
+    """The test that convicts; under threshold=guaranteed in the Shiryaev-Roberts form, at its bound."""
+    guaranteed = settings.threshold == "guaranteed" and settings.kind == "e-cusum"
+    return make("e-sr" if guaranteed else settings.kind, settings)
+
+
 def _return_test(settings: Settings) -> ReturnTest:
     return ReturnTest(settings.recovery.return_bets, settings.recovery.return_margin)
 
@@ -92,7 +100,7 @@ class Opinion:
         self.abilities = neighbour.abilities
         self.state: State = "healthy"
         self.excluded_abilities: set[Ability] = set()
-        self.wide: Detector = make(d.kind, d)
+        self.wide: Detector = _detector(d)
         self.by_ability: dict[Ability, Detector] = {}
         self.offset = Offset(d.own_offset_prior, d.own_offset_max if d.own_offset else 0.0, d.window)
         self.pending: list[tuple[ReviewRecord, float]] = []
@@ -108,15 +116,20 @@ class Opinion:
         self.last_seen = 0
         """Ordinal, among the observer's records, of the last one about this agent."""
 
-    def fresh(self) -> None:
-        """Start the tests anew."""
+    def acquit(self) -> None:
+        """Start the tests that accuse anew."""
         self.wide.reset()
         self.by_ability.clear()
         self.sparing.clear()
-        self.returning.clear()
+        self.pending.clear()
         self.evidence = 1.0
         self.power = 0
         self.withheld = False
+
+    def fresh(self) -> None:
+        """Start all tests anew."""
+        self.acquit()
+        self.returning.clear()
 
     def state_of(self) -> Any:
         return {
@@ -133,7 +146,7 @@ class Opinion:
         self.wide.restore(state["wide"])
         self.by_ability = {}
         for ability, inner in state["by_ability"].items():
-            self.by_ability[ability] = make(settings.detector.kind, settings.detector)
+            self.by_ability[ability] = _detector(settings.detector)
             self.by_ability[ability].restore(inner)
         self.offset.restore(state["offset"])
         self.pending = list(state["pending"])
@@ -232,18 +245,19 @@ class Beliefs:
         return found
 
     def _test(self, opinion: Opinion, record: ReviewRecord, expected: float, found: list[Finding]) -> None:
-        """Evidence: the mean of one agent-wide detector and one per ability."""
+        """Evidence: the mean of the agent-wide detector and of the mean of those per ability."""
         score = record.score
-        total = opinion.wide.update(score, expected)
+        wide = opinion.wide.update(score, expected)
         by = opinion.by_ability
         detector = by.get(record.ability)
         if detector is None:
-            detector = by[record.ability] = make(self._settings.detector.kind, self._settings.detector)
+            detector = by[record.ability] = _detector(self._settings.detector)
         detector.update(score, expected)
-        for d in by.values():
-            total += d.evidence
         n = max(len(opinion.abilities), len(by))
-        opinion.evidence = evidence = (total + n - len(by)) / (n + 1)
+        narrow = float(n - len(by))
+        for d in by.values():
+            narrow += d.evidence
+        opinion.evidence = evidence = (wide + narrow / n) / 2
         power = int(evidence).bit_length() - 1
         if power != opinion.power:
             opinion.power = power
@@ -275,6 +289,10 @@ class Beliefs:
 
     def _decide(self, opinion: Opinion, record: ReviewRecord, found: list[Finding]) -> None:
         d, agent, evidence = self._settings.detector, record.producer, opinion.evidence
+        if opinion.withheld and self._redeemed(opinion):
+            opinion.acquit()
+            self._move(opinion, agent, "healthy", "does well again", found)
+            return
         if evidence >= self.exclude_at:
             self._convict(opinion, agent, found)
             return
@@ -331,6 +349,15 @@ class Beliefs:
         against = [a for a in live if a not in opinion.sparing or opinion.sparing[a].evidence < at]
         return against or live
 
+    def _redeemed(self, opinion: Opinion) -> bool:
+        """Whether an agent that was kept in despite the evidence does as well as would bring an excluded one back.
+
+        Evidence that nothing acts on grows without end; waiting for it to fade would keep the agent suspect for ever.
+        """
+        at = self._settings.recovery.return_at
+        live = [a for a in opinion.abilities if a not in opinion.excluded_abilities]
+        return all(a in opinion.sparing and opinion.sparing[a].evidence >= at for a in live)
+
     def _guard(self, agent: AgentId, ability: Ability) -> Literal["min_eligible", "max_excluded_fraction"] | None:
         """Why excluding the agent from `ability` must wait, if it must."""
         d = self._settings.detector
@@ -347,7 +374,11 @@ class Beliefs:
 
     def _observe_excluded(self, opinion: Opinion, record: ReviewRecord, expected: float | None) -> list[Finding]:
         """Only probes speak for what is excluded: ordinary work was judged before the exclusion was known."""
-        if record.channel != "probe" or expected is None:
+        if record.channel != "probe":
+            return []
+        if expected is None:
+            expected = self._stand_in(record)
+        if expected is None:
             return []
         at = self._settings.recovery.return_at
         found: list[Finding] = []
@@ -370,8 +401,22 @@ class Beliefs:
                     found.append(Change(record.producer, ability, opinion.state, "excluded", opinion.evidence, "still failing"))
         return found
 
+    def _stand_in(self, record: ReviewRecord) -> float | None:
+        """What to expect of an excluded agent's probe where too few peers in good standing have been probed so.
+
+        Their level among their like, which is no lower, returns nobody sooner; failing that, what peers that are set aside
+        now did before. Without a stand-in an agent whose peers fell with it could never come back.
+        """
+        alike = replace(record, family="own") if record.family == "other" else record
+        level = self.expected(alike)
+        for known in (record, alike):
+            if level is None:
+                level = self._levels.before(known, self._settings.detector.min_peers)
+        return level
+
     def _ability_back(self, opinion: Opinion, agent: AgentId, ability: Ability, found: list[Finding]) -> None:
-        del opinion.returning[ability]
+        # What stands against the agent in other abilities must not close this one again at once.
+        opinion.sparing[ability] = opinion.returning.pop(ability)
         opinion.excluded_abilities.discard(ability)
         found.append(Change(agent, ability, "excluded", "healthy", opinion.evidence, "probes"))
 

@@ -4,13 +4,25 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+DetectorKind = Literal[
+    "e-cusum",
+    "e-sr",
+    "bernoulli-cusum",
+    "gaussian-cusum",
+    "ewma",
+    "beta-reputation",
+    "outlier-ejection",
+    "fixed-threshold",
+]
+"""The sequential tests there are; `meshheal.detector` makes them."""
 
 
 class Section(BaseModel):
     """A frozen group of settings; unknown names are refused."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class Routing(Section):
@@ -67,10 +79,8 @@ class Evidence(Section):
 class Detector(Section):
     """The slow timescale."""
 
-    kind: Literal[
-        "e-cusum", "e-sr", "bernoulli-cusum", "gaussian-cusum", "ewma", "beta-reputation", "outlier-ejection", "fixed-threshold"
-    ] = Field("e-cusum", description="The sequential test that convicts.")
-    shadow: tuple[str, ...] = Field((), description=(
+    kind: DetectorKind = Field("e-cusum", description="The sequential test that convicts.")
+    shadow: tuple[DetectorKind, ...] = Field((), description=(
         "Detectors that read the same evidence and only report what they would have done."))
     bets: tuple[float, ...] = Field((0.5, 1.0, 2.0, 4.0), min_length=1, description=(
         "Bets of the mixture, per unit of score. Small ones find mild degradation, large ones find gross degradation sooner."))
@@ -105,6 +115,12 @@ class Detector(Section):
         "Producers an ability must keep in the neighbourhood: an exclusion that would leave fewer is withheld."))
     max_excluded_fraction: float = Field(0.7, gt=0, le=1, description=(
         "Largest share of an ability's holders that may be excluded at once."))
+
+    @model_validator(mode="after")
+    def _suspicion_closes_below_where_it_opens(self) -> Detector:
+        if self.clear_at >= self.suspect_at:
+            raise ValueError(f"clear_at ({self.clear_at:g}) must be below suspect_at ({self.suspect_at:g})")
+        return self
 
 
 class Recovery(Section):

@@ -23,7 +23,7 @@ from sim.links import LinkProfile
 from sim.local import LocalRun
 from sim.models import resolve
 from sim.workloads import Workload, WorkloadSpec
-from sim.world import Closed, Stream, World
+from sim.world import Closed, Poisson, Stream, World
 from topologies import Spec, Topology, assign, require
 
 TWIN = "+twin"
@@ -119,10 +119,9 @@ class Prepared(Struct):
 
 def prepare(experiment: Experiment) -> Prepared:
     """Load what an experiment names and check that it fits together. Raises `UsageError` with one clear line."""
+    _check_shape(experiment)
     for method in experiment.methods:
         _settings(experiment, method)
-    if experiment.seeds < 1:
-        raise UsageError(f"--seeds {experiment.seeds}: needs at least 1")
     workload = experiment.workload.load(experiment.first_seed)
     topology = experiment.network(workload.abilities)
     check(experiment.faults, len(topology))
@@ -138,15 +137,42 @@ def prepare(experiment: Experiment) -> Prepared:
     return prepared
 
 
+def _check_shape(e: Experiment) -> None:
+    """Raise `UsageError` where something declared is none or impossible whatever the workload."""
+    if e.seeds < 1:
+        raise UsageError(f"--seeds {e.seeds}: needs at least 1")
+    if not e.methods:
+        raise UsageError("methods: none is declared; name at least one, e.g. methods=('meshheal',)")
+    if not e.healthy:
+        raise UsageError("healthy: no model is declared; name at least one")
+    if isinstance(e.stream, Closed) and e.stream.in_flight < 1:
+        raise UsageError(f"stream: closed(in_flight={e.stream.in_flight}) has no task in flight; give at least 1")
+    if isinstance(e.stream, Poisson) and not 0 < e.stream.rate < float("inf"):
+        raise UsageError(f"stream: poisson(rate={e.stream.rate:g}) is no rate; give tasks a second, above 0")
+    links = e.links
+    if not (links.latency >= 0 and links.latency_sigma >= 0 and 0 <= links.loss < 1 and 0 <= links.duplicate <= 1):
+        raise UsageError(f"links: {links} cannot be; latency is 0 or more seconds, loss and duplicate are probabilities")
+
+
 def _settings(experiment: Experiment, method: str) -> Settings:
     from pydantic import ValidationError
 
     try:
         return find(method).settings(Settings.model_validate(experiment.settings))
     except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(p) for p in first["loc"])
-        raise UsageError(f"setting {where}: {first['msg']} (got {first.get('input')!r})") from error
+        raise UsageError(_setting_error(error.errors()[0])) from error
+
+
+def _setting_error(first: Any) -> str:
+    """One line about the first thing that is wrong with the settings."""
+    where = ".".join(str(p) for p in first["loc"])
+    if first["type"] == "extra_forbidden":
+        section = Settings.model_fields.get(str(first["loc"][0]))
+        fields = Settings.model_fields if len(first["loc"]) < 2 or section is None else section.annotation.model_fields  # type: ignore[union-attr]
+        return f"setting {where}: there is no such setting; choose one of {', '.join(fields)}"
+    if first["type"] == "value_error":
+        return f"setting {where}: {first['ctx']['error']}"
+    return f"setting {where}: {first['msg']} (got {first.get('input')!r})"
 
 
 def world(prepared: Prepared, arm: Arm, recall: Replay | None = None) -> World:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal
 
 from meshheal import answers, reply
+from meshheal.beliefs import Opinion
 from meshheal.errors import NetworkError
 from meshheal.events import EventId, Probed, ProbeSkipped, ReferenceBanked, ReviewersUninformative, State
 from meshheal.network import Produce, Reviewed, ReviewIt, TakeDuty
@@ -25,7 +26,7 @@ class Prober:
     def __init__(self, agent: Agent, seed: int) -> None:
         self._agent = agent
         self._settings = agent.settings.recovery
-        self.bank = Bank(self._settings, agent.routing.families)
+        self.bank = Bank(self._settings, agent.routing.mixed)
         self._candidates: list[Candidate] = []
         self.calibration = Calibration()
         self._draws = Stream(seed, "prober", agent.id)
@@ -37,7 +38,7 @@ class Prober:
     def bank_if_agreed(self, task: Task, value: str, agreed: list[AgentId], answered: list[AgentId], cause: EventId) -> None:
         """Keep a settled task as a reference, where those who agreed on its answer are different enough."""
         families = sorted({self._agent.model_of(a) for a in agreed})
-        if not answers.comparable(task.form) or not self.bank.enough_agreement(task.ability, agreed, families):
+        if not answers.comparable(task.form) or len(set(agreed)) < 2:
             return
         self.bank.add(Reference(task, value, tuple(families), set(answered), self._agent.network.beat()))
         self._agent.journal.add(ReferenceBanked, task.id, (cause,), families=tuple(families))
@@ -80,7 +81,9 @@ class Prober:
         network = self._agent.network
         beat = network.beat()
         schedule = self._schedules.get(agent)
-        due = beat + 1 if schedule is None else max(schedule.due, beat + 1)
+        due = beat + 1
+        if schedule is not None and self._agent.beliefs.state(agent) != "suspect":
+            due = max(schedule.due, due)
         candidates = self._watchers(agent)
         while on_duty(agent, due, candidates) != self._agent.id:
             due += 1
@@ -97,14 +100,21 @@ class Prober:
         del self._planned[agent]
         opinion = self._agent.beliefs.opinions[agent]
         schedule = self._schedules.get(agent)
-        if opinion.state == "suspect" and schedule is None:
-            for _ in range(1 if opinion.withheld else self._settings.burst):
-                if not await self._probe_or_hand_over(agent, "burst", beat) or opinion.state != "suspect":
-                    break
-        elif schedule is not None and beat >= schedule.due:
+        if schedule is not None and beat >= schedule.due:
             await self._probe_or_hand_over(agent, "recovery", beat)
+        if opinion.state == "suspect":
+            await self._burst(agent, opinion, beat)
         if opinion.state == "suspect" or agent in self._schedules:
             self._plan(agent)
+
+    async def _burst(self, agent: AgentId, opinion: Opinion, beat: int) -> None:
+        """Probes one after another, up to the limit, while each makes the suspicion worse."""
+        for _ in range(1 if opinion.withheld else self._settings.burst):
+            before = opinion.evidence
+            if not await self._probe_or_hand_over(agent, "burst", beat):
+                break
+            if opinion.state != "suspect" or opinion.evidence <= before:
+                break
 
     # --- how -----------------------------------------------------------------------------------------------------
 
@@ -121,58 +131,67 @@ class Prober:
                     return True
             except NetworkError:
                 continue
-        if await self._restock(agent, motive):
-            return await self.probe(agent, motive)
+        if motive == "burst" or self._schedules[agent].hopeful:
+            if await self._restock(agent, motive):
+                return await self.probe(agent, motive)
         self._agent.journal.add(ProbeSkipped, agent=agent, motive=motive)
         return False
 
     async def _restock(self, agent: AgentId, motive: Motive) -> bool:
-        """Have a recent task answered by one more agent; where it says what the producer said, that is a reference.
+        """Have a recent task answered by others until two say the same: that is a reference.
 
-        Neither may be of the family of `agent` where three families hold the ability, and its own earlier opinion on the
-        task plays no part: a reference chosen because the agent's like agreed would flatter it.
+        Where two families other than that of `agent` hold the ability, it takes one of each, and what the agent's like said
+        of the task plays no part: a reference chosen because its like agreed would flatter it.
         """
-        a = self._agent
-        abilities, family = self._askable(agent, motive), a.neighbours[agent].family
-        tried = 0
-        for candidate in [c for c in reversed(self._candidates) if c.task.ability in abilities and agent not in c.answered]:
-            helper = self._helper(candidate, agent, family)
-            if helper is None:
-                continue
+        abilities = self._askable(agent, motive)
+        fresh = [c for c in reversed(self._candidates) if c.task.ability in abilities and agent not in c.answered]
+        for candidate in fresh[:_RESTOCK_TRIES]:
+            if candidate not in self._candidates:
+                continue  # used up while another one was being settled
             self._candidates.remove(candidate)
-            tried += 1
+            if await self._settle_anew(candidate, agent):
+                return True
+        return False
+
+    async def _settle_anew(self, candidate: Candidate, agent: AgentId) -> bool:
+        """Ask up to two helpers for their answer to a candidate; True where it became a reference for `agent`."""
+        a, task = self._agent, candidate.task
+        family = a.neighbours[agent].family
+        mixed = a.routing.mixed(task.ability, family)
+        allowed = {b: v for b, v in candidate.values.items() if not mixed or a.model_of(b) != family}
+        agreed = [next(iter(allowed))] if allowed else []
+        if agreed and any(f != family for f in candidate.disputed):
+            return False
+        helpers = a.routing.reviewers_for(number(task.id), task.ability, agent, a.network.beat(), _RESTOCK)
+        for helper in helpers:
+            barred = {a.model_of(b) for b in agreed} | {family} if mixed else set()
+            if helper in agreed or a.model_of(helper) in barred:
+                continue
             try:
-                done = await a.ask(helper, Produce(candidate.task, "probe", n=_RESTOCK))
+                done = await a.ask(helper, Produce(task, "probe", n=_RESTOCK))
             except NetworkError:
                 continue
             candidate.answered.add(helper)
-            answer = answers.to_answer(candidate.task, helper, reply.visible(done.text), done.finish)
-            if answer.value is not None and answers.same(candidate.task.form, candidate.value, answer.value):
-                agreed = [candidate.producer, helper]
-                self.bank_if_agreed(candidate.task, candidate.value, agreed, sorted(candidate.answered), done.call)
-                return True
-            if tried >= _RESTOCK_TRIES:
-                break
+            answer = answers.to_answer(task, helper, reply.visible(done.text), done.finish)
+            if answer.value is None:
+                return False
+            if not agreed:
+                agreed, allowed = [helper], {helper: answer.value}
+                continue
+            value = allowed[agreed[0]]
+            if not answers.same(task.form, value, answer.value):
+                return False
+            self.bank_if_agreed(task, value, [*agreed, helper], sorted(candidate.answered), done.call)
+            return True
         return False
 
-    def _helper(self, candidate: Candidate, agent: AgentId, family: str) -> AgentId | None:
-        """Somebody to settle a candidate with, so that `agent` may be asked it: in good standing, of a third family."""
-        routing, ability = self._agent.routing, candidate.task.ability
-        mixed = routing.families(ability) >= 3
-        producer_family = self._agent.model_of(candidate.producer)
-        if mixed and producer_family == family:
-            return None
-        for other in routing.reviewers_for(
-            number(candidate.task.id), ability, candidate.producer, self._agent.network.beat(), _RESTOCK, candidate.answered
-        ):
-            if other != agent and not (mixed and self._agent.model_of(other) in (family, producer_family)):
-                return other
-        return None
-
-    def remember(self, task: Task, producer: AgentId, value: str, answered: list[AgentId]) -> None:
+    def remember(
+        self, task: Task, producer: AgentId, value: str | None, answered: list[AgentId], disputed: tuple[str, ...]
+    ) -> None:
         """Keep a task one coordinated as a candidate for a reference."""
         if answers.comparable(task.form):
-            self._candidates.append(Candidate(task, producer, value, set(answered)))
+            values = {} if value is None else {producer: value}
+            self._candidates.append(Candidate(task, values, set(answered), disputed))
             if len(self._candidates) > self._settings.bank_size:
                 del self._candidates[0]
 
@@ -270,7 +289,7 @@ class Prober:
 
     def state(self) -> Any:
         return {
-            "candidates": [[c.task, c.producer, c.value, sorted(c.answered)] for c in self._candidates],
+            "candidates": [[c.task, list(c.values.items()), sorted(c.answered), list(c.disputed)] for c in self._candidates],
             "bank": self.bank.state(), "calibration": self.calibration.state(), "draws": self._draws.state(),
             "schedules": [[a, s.state()] for a, s in self._schedules.items()],
         }
@@ -278,7 +297,9 @@ class Prober:
     def restore(self, state: Any) -> None:
         """Continue, and plan anew: plans are not state, they follow from it."""
         self.bank.restore(state["bank"])
-        self._candidates = [Candidate(t, p, v, set(a)) for t, p, v, a in state["candidates"]]
+        self._candidates = [
+            Candidate(t, dict(map(tuple, v)), set(a), tuple(d)) for t, v, a, d in state["candidates"]
+        ]
         self.calibration.restore(state["calibration"])
         self._draws.restore(state["draws"])
         self._schedules = {}

@@ -18,7 +18,8 @@ from meshheal.types import ANY, Ability, AgentId, ReviewRecord, Task
 class Reference(Struct):
     """A settled task whose answer is trusted: two model families (or, where there are not three, two agents) agreed.
 
-    `answered` are the agents that have seen the task, so that none is probed with what it helped to settle.
+    `answered` are the agents that have seen the task; those that had when it became a reference `helped` to settle it, and
+    are never probed with it.
     """
 
     task: Task
@@ -27,38 +28,40 @@ class Reference(Struct):
     answered: set[AgentId]
     beat: int
     tranche: bool = False
+    helped: frozenset[AgentId] = frozenset()
 
 
 class Candidate(Struct):
-    """A task one coordinated, as its producer answered it: a reference once an agent of another family says the same."""
+    """A task one coordinated that may yet become a reference: when two agents, of two families, answer it alike.
+
+    `values` are the answers given so far, `answered` all that have seen the task, `disputed` the families of reviewers
+    that rejected the producer's answer and so would not agree with it.
+    """
 
     task: Task
-    producer: AgentId
-    value: str
+    values: dict[AgentId, str]
     answered: set[AgentId]
+    disputed: tuple[str, ...] = ()
 
 
 class Bank:
     """References one agent gathered as a coordinator, bounded in number and age. The first ones are frozen as a tranche.
 
-    `families` gives how many model families hold an ability here. Where there are three, two must agree on a reference
-    and the probed agent's must not be among them; with fewer that cannot be had, and two agents must do.
+    `mixed` tells whether an ability is held by two other families than a given one. Then references by these alone are
+    asked; else that cannot be had, and the agreement of any two agents must do.
     """
 
-    def __init__(self, settings: Recovery, families: Callable[[Ability], int]) -> None:
+    def __init__(self, settings: Recovery, mixed: Callable[[Ability, str], bool]) -> None:
         self._settings = settings
-        self._families = families
+        self._mixed = mixed
         self._references: list[Reference] = []
         self._tranche = 0
 
     def __len__(self) -> int:
         return len(self._references)
 
-    def enough_agreement(self, ability: Ability, agents: Sequence[AgentId], families: Sequence[str]) -> bool:
-        """Whether those who agreed on an answer make it a reference."""
-        return len(set(families)) >= 2 if self._families(ability) >= 3 else len(set(agents)) >= 2
-
     def add(self, reference: Reference) -> None:
+        reference.helped = frozenset(reference.answered)
         if self._tranche < self._settings.tranche:
             reference.tranche = True
             self._tranche += 1
@@ -83,13 +86,13 @@ class Bank:
             r = references[start - n + i]
             if r.task.ability not in allowed and r.task.ability != ANY:
                 continue
-            if tranche != r.tranche and (tranche or r.beat < oldest):
+            if not r.tranche if tranche else r.beat < oldest:
                 continue
             own = family in r.families
-            if own and self._families(r.task.ability) >= 3:
+            if (own or len(r.families) < 2) and self._mixed(r.task.ability, family):
                 continue
             if agent in r.answered:
-                if tranche and again is None:
+                if tranche and again is None and agent not in r.helped:
                     again = r
             elif not own:
                 return r
@@ -98,12 +101,15 @@ class Bank:
         return second or again
 
     def state(self) -> Any:
-        return [[r.task, r.value, list(r.families), sorted(r.answered), r.beat, r.tranche] for r in self._references]
+        return [
+            [r.task, r.value, list(r.families), sorted(r.answered), r.beat, r.tranche, sorted(r.helped)]
+            for r in self._references
+        ]
 
     def restore(self, state: Any) -> None:
         self._references = [
-            Reference(task, value, tuple(families), set(answered), beat, tranche)
-            for task, value, families, answered, beat, tranche in state
+            Reference(task, value, tuple(families), set(answered), beat, tranche, frozenset(helped))
+            for task, value, families, answered, beat, tranche, helped in state
         ]
         self._tranche = sum(r.tranche for r in self._references)
 
@@ -116,16 +122,19 @@ def on_duty(agent: AgentId, epoch: int, candidates: Sequence[AgentId]) -> AgentI
 class Schedule:
     """When an excluded agent is probed next, in beats. All its neighbours keep the same one, from the same records."""
 
-    __slots__ = ("_interval", "_settings", "due")
+    __slots__ = ("_interval", "_settings", "due", "hopeful")
 
     def __init__(self, settings: Recovery, beat: int) -> None:
         self._settings = settings
         self._interval = settings.probe_every
         self.due = beat + max(1, ceil(self._interval))
+        self.hopeful = False
+        """The last probe passed: worth making a reference for the next."""
 
     def probed(self, passed: bool, beat: int) -> None:
         """A failure backs off; a pass is followed up at once, since it may be the first sign of recovery."""
         s = self._settings
+        self.hopeful = passed
         if passed:
             self._interval = s.probe_every
             self.due = beat + 1
@@ -134,10 +143,10 @@ class Schedule:
             self.due = beat + max(1, ceil(self._interval))
 
     def state(self) -> Any:
-        return [self._interval, self.due]
+        return [self._interval, self.due, self.hopeful]
 
     def restore(self, state: Any) -> None:
-        self._interval, self.due = state
+        self._interval, self.due, self.hopeful = state
 
 
 class GroupAlarm(Struct, frozen=True):

@@ -144,11 +144,27 @@ class Levels:
         stratum, agent = stratum_of(record), record.producer
         root = self._cell(stratum, "", "")
         if root.peers(agent, self.without) < min_peers:
-            return None
+            if stratum != ("probe", "own"):
+                return None
+            # An agent agrees with its like at least as often as with others: their level convicts no sooner.
+            stratum = ("probe", "other")
+            root = self._cell(stratum, "", "")
+            if root.peers(agent, self.without) < min_peers:
+                return None
         level = root.level(agent, self.without, _NEUTRAL, self._prior)
         level = self._cell(stratum, record.ability, "").level(agent, self.without, level, self._prior)
         if record.kind:
             level = self._cell(stratum, record.ability, record.kind).level(agent, self.without, level, self._prior)
+        return level
+
+    def before(self, record: ReviewRecord, min_peers: int) -> float | None:
+        """As `expected`, but from all peers that ever had data: of those set aside, what they scored until then."""
+        stratum, agent, nobody = stratum_of(record), record.producer, set[AgentId]()
+        if self._cell(stratum, "", "").peers(agent, nobody) < min_peers:
+            return None
+        level = _NEUTRAL
+        for ability, kind in (("", ""), (record.ability, ""), (record.ability, record.kind)):
+            level = _location(self._cell(stratum, ability, kind).tallies, agent, nobody, level, self._prior)[0]
         return level
 
     def set_aside(self, agent: AgentId, aside: bool) -> None:

@@ -31,7 +31,6 @@ class Routing:
         self._seed = seed
         self._everyone: dict[AgentId, Neighbour] = {me.id: me, **neighbours}
         self._holders: dict[Ability, tuple[AgentId, ...]] = {}
-        self._families: dict[Ability, int] = {}
         self.load: dict[AgentId, int] = {}
         self.down: dict[AgentId, int] = {}
         """Agents that did not answer, and the beat until which they are left alone."""
@@ -47,12 +46,15 @@ class Routing:
             self._holders[ability] = found
         return found
 
-    def families(self, ability: Ability) -> int:
-        """Model families among the holders of an ability here, as they declare them."""
-        found = self._families.get(ability)
-        if found is None:
-            found = self._families[ability] = len({self._everyone[a].family for a in self.holders(ability)})
-        return found
+    def mixed(self, ability: Ability, family: str) -> bool:
+        """Whether two other model families than `family` hold the ability here and are not excluded from it.
+
+        Then a reference can be settled without the agent's like; else it must do with what there is.
+        """
+        state = self._beliefs.state
+        others = {self._everyone[a].family for a in self.holders(ability) if state(a, ability) != "excluded"}
+        others.discard(family)
+        return len(others) >= 2
 
     def _up(self, agent: AgentId, beat: int) -> bool:
         until = self.down.get(agent)

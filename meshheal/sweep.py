@@ -7,6 +7,7 @@ import queue
 import signal
 import traceback
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
 
 from msgspec import Struct
@@ -58,8 +59,9 @@ class Sweep(Generic[Job, Result]):
         ]
         for _ in workers:
             todo.put(None)
-        for w in workers:
-            w.start()
+        with _deaf_to_interrupts():
+            for w in workers:
+                w.start()
         open_jobs = len(self._jobs)
         try:
             while open_jobs:
@@ -88,6 +90,19 @@ class Sweep(Generic[Job, Result]):
             result = self._work(job, lambda value, n=n, told=told: told.append(Message(n, "progress", value)))  # type: ignore[misc]
             yield from told[-1:]
             yield Message(n, "done", result)
+
+
+@contextmanager
+def _deaf_to_interrupts() -> Iterator[None]:
+    """Processes started inside never see Ctrl-C, not even while they import: a terminal sends it to all, one answers it."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _check(workers: Sequence[Any], open_jobs: int) -> None:

@@ -68,8 +68,10 @@ def swap(
 
 
 def check(faults: Sequence[Fault], agents: int) -> None:
-    """Raise `UsageError` where a fault names an agent that is not there, or two swaps of one agent overlap."""
+    """Raise `UsageError` where a fault names an agent that is not there, has no window, or two swaps of one agent overlap."""
     for fault in faults:
+        if not 0 <= fault.at < fault.back:
+            raise UsageError(f"fault {fault}: needs 0 <= at < back")
         if isinstance(fault, Weather):
             continue
         named = [a for g in fault.groups for a in g] if isinstance(fault, Partition) else [fault.agent]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import exp
 from typing import Literal
 
 from msgspec import Struct
@@ -54,4 +55,4 @@ class Links:
         p = self.profile
         if p.latency_sigma == 0.0:
             return p.latency
-        return p.latency * 2.718281828459045 ** (p.latency_sigma * self._draws.normal())
+        return p.latency * exp(p.latency_sigma * self._draws.normal())

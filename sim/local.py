@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from msgspec import Struct
 
 from meshheal.agent import Agent
-from meshheal.errors import NetworkError
+from meshheal.errors import NetworkError, ReplayDivergence, TraceError, UsageError
 from meshheal.events import (
     WORLD,
     AgentFailed,
@@ -28,7 +28,7 @@ from meshheal.journal import Journal
 from meshheal.network import Settled, Tell
 from meshheal.rng import Stream as Draws
 from meshheal.types import AgentId, Task
-from sim.faults import Crash, Partition, Swap, Weather
+from sim.faults import Crash, Fault, Partition, Swap, Weather
 from sim.links import Links
 from sim.loop import Future, Killed, Loop, Process
 from sim.world import Closed, Poisson, World
@@ -142,13 +142,17 @@ class LocalRun:
         self._delivered: dict[AgentId, dict[int, Future[Any]]] = {}
         self._message_count = 0
         self._swaps: dict[AgentId, Swap] = {}
+        self._due: dict[int, list[Fault]] = {}
+        """Faults by the arrivals at which they end or begin; what ends comes first, as another may begin there."""
+        for fault in world.faults:
+            self._due.setdefault(fault.back, []).append(fault)
+        for fault in world.faults:
+            self._due.setdefault(fault.at, []).append(fault)
         for agent in range(world.size):
             self.agents.append(self._build(agent))
 
     def _build(self, agent: AgentId) -> Agent:
-        return self.world.build(
-            agent, _Public(self._public), self._networks[agent], self.log, self._incarnation[agent]
-        )
+        return self.world.build(agent, self._public, self._networks[agent], self.log, self._incarnation[agent])
 
     # --- the stream ----------------------------------------------------------------------------------------------
 
@@ -230,7 +234,7 @@ class LocalRun:
 
     async def _advance(self, index: int) -> None:
         """Before arrival `index`: its faults take effect, and what is due on the local clock is done."""
-        for fault in self.world.faults:
+        for fault in self._due.get(index, ()):
             match fault:
                 case Swap(agent=agent) if index in (fault.at, fault.back):
                     self._swap(agent, fault if index == fault.at else None, fault, index)
@@ -251,7 +255,7 @@ class LocalRun:
             _, agent, incarnation, _, action = heappop(wakes)
             if self._up[agent] and incarnation == self._incarnation[agent]:
                 if isinstance(self.world.stream, Closed) and self.world.stream.in_flight == 1 and self.direct:
-                    await action()
+                    await self._guarded(agent, _run(action), 0)
                 else:
                     self.background(agent, _run(action), patient=False)
 
@@ -310,7 +314,13 @@ class LocalRun:
         heappush(self._wakes, entry)
 
     def failed(self, agent: AgentId, message: Any, error: Exception) -> None:
-        """An exception escaped an agent's own code: visible in the log, and the run is not valid."""
+        """An exception escaped an agent's own code: visible in the log, and the run is not valid.
+
+        What the harness suffers (no log, no record, a model that cannot be asked this) is not the agent's: it ends the run.
+        """
+        if isinstance(error, (TraceError, ReplayDivergence, UsageError)):
+            self.loop.break_off(error)
+            raise error
         task = message if isinstance(message, Task) else getattr(message, "task", None)
         self._journal.add(
             AgentFailed, task.id if task is not None else "", error=f"agent {agent}: {type(error).__name__}: {error}"
@@ -397,16 +407,6 @@ class LocalRun:
             self.agents[agent].restore(self._checkpoints[agent])
         else:
             self.agents[agent].start(self.world.ability_names())
-
-
-class _Public:
-    """The public entries of all agents, as the mapping that `World.build` reads."""
-
-    def __init__(self, entries: Sequence[Any]) -> None:
-        self._entries = entries
-
-    def __getitem__(self, agent: AgentId) -> Any:
-        return self._entries[agent]
 
 
 async def _run(action: Callable[[], Awaitable[None]]) -> None:

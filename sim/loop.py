@@ -125,6 +125,11 @@ class Loop:
         self._ready: deque[Process[Any]] = deque()
         self._timers: list[tuple[float, int, Callable[[], None]]] = []
         self._count = 0
+        self._broken: BaseException | None = None
+
+    def break_off(self, error: BaseException) -> None:
+        """Have `run` raise `error` at its next step, whoever is running: for what no process may handle away."""
+        self._broken = error
 
     def sleep(self, seconds: float) -> _Sleep:
         """Awaitable that ends `seconds` later; at once for 0 or less."""
@@ -166,12 +171,16 @@ class Loop:
             process.fail(TimeoutError())
 
     def run(self, main: Coroutine[Any, Any, T]) -> T:
-        """Drive everything until `main` ends. Raises `Stalled` when nothing can happen any more before that."""
+        """Drive everything until `main` ends. Raises `Stalled` when nothing can happen any more before that, and what
+        `break_off` was given.
+        """
         process = self.spawn(main)
         ready, timers = self._ready, self._timers
         while not process.done:
-            while ready:
+            while ready and self._broken is None:
                 ready.popleft().step()
+            if self._broken is not None:
+                raise self._broken
             if process.done:
                 break
             if not timers:

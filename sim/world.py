@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Literal
+from collections.abc import Callable, Sequence
 
 from msgspec import Struct
 
 from meshheal.agent import Agent, Method
-from meshheal.beliefs import Neighbour
+from meshheal.beliefs import Beliefs, Neighbour
 from meshheal.calls import Binding, Caller, Recall
 from meshheal.config import Settings
 from meshheal.events import Log
@@ -58,7 +57,8 @@ class World(Struct):
     links: LinkProfile = LinkProfile()
     stream: Stream = Closed()
     recall: Recall | None = None
-    wrap: Callable[[AgentId, Network], Network] | None = None
+    beliefs: type[Beliefs] = Beliefs
+    """How an observer judges; studies of detectors put their own in."""
 
     @property
     def size(self) -> int:
@@ -82,11 +82,11 @@ class World(Struct):
     def binding(self, agent: AgentId, swap: Swap | None = None) -> Binding:
         """Models per ability; with a swap, the swapped model in the swapped roles."""
         own = self.model(self.healthy[agent])
-        bound = {a: own for a in (*self.abilities[agent], ANY)}
+        bound = dict.fromkeys((*self.abilities[agent], ANY), own)
         swapped = None
         if swap is not None:
             to = self.model(swap.to)
-            swapped = {p: to for p in (swap.roles or PURPOSES)}
+            swapped = dict.fromkeys(swap.roles or PURPOSES, to)
         return Binding(bound, self.model(self.outside), swapped)
 
     def entry(self, index: int) -> AgentId:
@@ -94,15 +94,16 @@ class World(Struct):
         return number(self.seed, "entry", index) % self.size
 
     def build(
-        self, agent: AgentId, public: Mapping[AgentId, Neighbour], network: Network, log: Log, incarnation: int = 0
+        self, agent: AgentId, public: Sequence[Neighbour], network: Network, log: Log, incarnation: int = 0
     ) -> Agent:
-        """Put one agent together. `public` holds its own entry and those of its neighbours."""
+        """Put one agent together. `public` holds every agent's entry, by number."""
         journal = Journal(agent, log, network.now, incarnation)
         limits = self.settings.limits
         caller = Caller(
             agent, self.binding(agent), network, journal, limits.call_timeout, limits.max_output, self.recall
         )
         around = {n: public[n] for n in self.neighbours[agent]}
-        return Agent(public[agent], around, self.settings, self.method, network, journal, caller, self.seed)
+        beliefs = self.beliefs(agent, public[agent].abilities, around, self.settings)
+        return Agent(public[agent], around, self.settings, self.method, network, journal, caller, beliefs, self.seed)
 
 

@@ -10,13 +10,19 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 
-@pytest.fixture(scope="session")
-def data() -> Path:
-    """The folder of published data sets: MESHHEAL_DATA, else ../shared/data."""
+
+def data_folder() -> Path:
+    """The folder of published data sets: MESHHEAL_DATA, else ../shared/data. Skips the test where there is none."""
     folder = Path(os.environ.get("MESHHEAL_DATA") or ROOT.parent / "shared" / "data")
     if not folder.is_dir():
         pytest.skip(f"no data sets at {folder}; set MESHHEAL_DATA to their folder")
     return folder
+
+
+@pytest.fixture(scope="session")
+def data() -> Path:
+    """See `data_folder`."""
+    return data_folder()
 
 
 @pytest.fixture

@@ -8,10 +8,9 @@ from typing import Any, Literal
 
 from meshheal.config import Settings
 from meshheal.errors import ModelError
-from meshheal.events import Event, ModelCalled, TaskSettled
+from meshheal.events import ModelCalled, TaskSettled
 from meshheal.methods import find
 from meshheal.model import Completion, Purpose, Request
-from meshheal.network import ReviewIt
 from meshheal.trace.recorder import MemoryLog
 from meshheal.types import AnswerForm, Message, Task, Usage
 from sim.local import LocalRun
@@ -20,6 +19,8 @@ from sim.world import World
 from topologies import assign, complete, from_edges
 
 ABILITIES = ("algebra", "counting", "geometry")
+FAMILIES = ("one", "two", "three", "two", "three", "one")
+"""Model families of the six agents: three among the four holders of each ability."""
 LETTERS = AnswerForm("choice", ("A", "B", "C", "D"))
 RIGHT, WRONG = "The answer is (A).", "The answer is (B)."
 QUIET = {
@@ -111,13 +112,21 @@ def tasks(n: int, abilities: Sequence[str] = ABILITIES) -> list[Task]:
 
 
 def make_world(
-    n: int = 1, *, script: Script | None = None, families: Sequence[str] = ("one", "two", "three"),
-    settings: dict[str, dict[str, Any]] | None = None, method: str = "meshheal", edges: Any = None, size: int = 6,
-    abilities: Sequence[Sequence[str]] | None = None, ask: Sequence[str] = ABILITIES, **fields: Any,
+    n: int = 1,
+    *,
+    script: Script | None = None,
+    families: Sequence[str] = FAMILIES,
+    settings: dict[str, dict[str, Any]] | None = None,
+    method: str = "meshheal",
+    edges: Any = None,
+    size: int = 6,
+    abilities: Sequence[Sequence[str]] | None = None,
+    ask: Sequence[str] = ABILITIES,
+    **fields: Any,
 ) -> World:
     """A world of scripted models: six agents who all know one another, each ability held by four; `n` tasks.
 
-    Agent a runs on family a mod 3 of `families`. A model named foul-... is bad, whatever the script says.
+    Agent a runs on the a-th of `families`, taken in turn. A model named foul-... is bad, whatever the script says.
     """
     said = script or Script()
     graph = assign(complete(size), ABILITIES) if edges is None else assign(from_edges(size, edges), ABILITIES)
@@ -134,9 +143,15 @@ def make_world(
         merged.setdefault(section, {}).update(values)
     found = find(method)
     return World(
-        neighbours=graph.neighbours, abilities=abilities or [graph.held(a) for a in range(size)], tasks=stream,
-        sheet=AnswerSheet({t.id: "A" for t in stream}), healthy=[f"{families[a % len(families)]}-x" for a in range(size)],
-        outside="weak-y", model=model, settings=found.settings(Settings.model_validate(merged)), method=found.settle,
+        neighbours=graph.neighbours,
+        abilities=abilities or [graph.held(a) for a in range(size)],
+        tasks=stream,
+        sheet=AnswerSheet({t.id: "A" for t in stream}),
+        healthy=[f"{families[a % len(families)]}-x" for a in range(size)],
+        outside="weak-y",
+        model=model,
+        settings=found.settings(Settings.model_validate(merged)),
+        method=found.settle,
         **{"seed": 1, **fields},
     )
 
@@ -161,16 +176,11 @@ class Played:
         return settled  # type: ignore[no-any-return]
 
 
-def events_without_ids(events: Sequence[Event]) -> list[str]:
-    """Events as text, for comparing two logs line by line."""
-    return [repr(e) for e in events]
-
-
 def failing(reason: str = "down") -> ModelError:
     return ModelError(reason)
 
 
 __all__ = [
-    "ABILITIES", "LETTERS", "QUIET", "RIGHT", "WRONG", "Foul", "Played", "ReviewIt", "Script", "Scripted",
-    "events_without_ids", "failing", "make_world", "tasks", "verdict",
+    "ABILITIES", "FAMILIES", "LETTERS", "QUIET", "RIGHT", "WRONG", "Foul", "Played", "Script", "Scripted",
+    "failing", "make_world", "tasks", "verdict",
 ]  # fmt: skip

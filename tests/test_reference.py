@@ -18,8 +18,17 @@ observed = st.lists(st.tuples(st.integers(0, 4), unit), max_size=80)
 
 def record(producer, score, ability="algebra", kind="", channel="first_look", family="reviewed"):
     return ReviewRecord(
-        id="r", task="t", producer=producer, ability=ability, kind=kind, channel=channel, score=score, reviewers=(),
-        coordinator=9, time=0.0, family=family,
+        id="r",
+        task="t",
+        producer=producer,
+        ability=ability,
+        kind=kind,
+        channel=channel,
+        score=score,
+        reviewers=(),
+        coordinator=9,
+        time=0.0,
+        family=family,
     )
 
 

@@ -264,7 +264,12 @@ def far_world(n=1, size=7, **options):
     abilities = [("geometry",)] * (size - 3) + [("algebra", "geometry")] * 3
     script = options.pop("script", None) or Script()
     return make_world(
-        n, script=script, size=size, edges=line(size), abilities=abilities, ask=("algebra",),
+        n,
+        script=script,
+        size=size,
+        edges=line(size),
+        abilities=abilities,
+        ask=("algebra",),
         **{"seed": _seed_entering_at(0, size), **options},
     )
 
@@ -334,7 +339,12 @@ def test_a_task_goes_round_a_neighbour_that_does_not_answer():
     edges = [(0, 1), (1, 4), (0, 2), (2, 3), (3, 4), (4, 5), (5, 6), (4, 6)]
     abilities = [("geometry",)] * 4 + [("algebra",)] * 3
     world = make_world(
-        1, size=7, edges=edges, abilities=abilities, ask=("algebra",), seed=_seed_entering_at(0, 7),
+        1,
+        size=7,
+        edges=edges,
+        abilities=abilities,
+        ask=("algebra",),
+        seed=_seed_entering_at(0, 7),
         faults=[Partition(((0, 2, 3, 4, 5, 6), (1,)), 0, 1)],
         settings={"limits": {"max_seconds": 100.0}},
     )

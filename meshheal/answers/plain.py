@@ -168,7 +168,7 @@ _BOX = re.compile(r"\\(?:boxed|fbox)\s*(?:(\{)|(\\?[A-Za-z0-9]+))")
 
 
 def boxes(text: str) -> list[tuple[int, str | None]]:
-    r"""Position and content of every `\boxed{...}`, braces matched; content None where the box never closes."""
+    r"""Place and content of each `\boxed{...}`, braces matched; content None where the box never closes."""
     found: list[tuple[int, str | None]] = []
     at = 0
     while m := _BOX.search(text, at):

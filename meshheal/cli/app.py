@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-
-import typer
+from typing import TYPE_CHECKING
 
 from meshheal import __version__
 from meshheal.errors import InternalError, MeshHealError
 
+if TYPE_CHECKING:
+    import typer
+
 
 def build() -> typer.Typer:
     """The command with all its subcommands."""
+    import typer
+
     from meshheal.cli import log, run, swarm
+
+    def version(version: bool = typer.Option(False, "--version", help="Show the version and exit.")) -> None:
+        if version:
+            print(f"meshheal {__version__}")
+            raise typer.Exit
 
     app = typer.Typer(
         name="meshheal", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
@@ -22,14 +31,8 @@ def build() -> typer.Typer:
     app.command("run", help="Run an experiment: a script that declares EXPERIMENT.")(run.run)
     app.command("log", help="What is in a run's event logs; the story of one task.")(log.log)
     app.command("swarm", help="Draw worlds at random, run them, and check what must always hold.")(swarm.swarm)
-    app.callback(invoke_without_command=True)(_version)
+    app.callback(invoke_without_command=True)(version)
     return app
-
-
-def _version(version: bool = typer.Option(False, "--version", help="Show the version and exit.")) -> None:
-    if version:
-        print(f"meshheal {__version__}")
-        raise typer.Exit
 
 
 def guarded(command: Callable[[], object]) -> None:
@@ -47,4 +50,4 @@ def guarded(command: Callable[[], object]) -> None:
 
 def run() -> None:
     """Entry point of the `meshheal` command."""
-    guarded(build())
+    guarded(lambda: build()())  # what it imports takes a while, in which one may interrupt

@@ -103,11 +103,11 @@ def adapt(
     if seeds is not None:
         e = replace(e, seeds=seeds)
     if healthy is not None:
-        e = replace(e, healthy=tuple(m.strip() for m in healthy.split(",") if m.strip()))
+        e = replace(e, healthy=_names("--healthy", healthy))
     if degraded is not None:
         e = replace(e, faults=tuple(replace(f, to=degraded) if hasattr(f, "to") else f for f in e.faults))
     if methods is not None:
-        e = replace(e, methods=tuple(m.strip() for m in methods.split(",") if m.strip()))
+        e = replace(e, methods=tuple(dict.fromkeys(_names("--methods", methods))))
     load = e.workload
     if workload is not None:
         load = replace(load, name=workload, data=None)
@@ -116,6 +116,13 @@ def adapt(
     if tasks is not None:
         load = replace(load, tasks=tasks)
     return replace(e, workload=load, settings=overrides(e.settings, settings or [], config))
+
+
+def _names(option: str, given: str) -> tuple[str, ...]:
+    names = tuple(m.strip() for m in given.split(",") if m.strip())
+    if not names:
+        raise UsageError(f"{option} {given!r}: names nothing; give one name, or several with commas between")
+    return names
 
 
 def overrides(base: dict[str, dict[str, Any]], pairs: list[str], config: Path | None) -> dict[str, dict[str, Any]]:

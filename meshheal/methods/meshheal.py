@@ -224,8 +224,9 @@ async def share(agent: Agent, work: Work, answer: Answer, look: Look, ended: End
         )
         work.cause = await agent.share(record, work.cause)
     agreed, answered = _agreement(agent, answer, look, ended)
-    if answer.value is not None:
-        agent.prober.remember(task, answer.producer, answer.value, answered)
+    rejected = look.reviewer is not None and look.score is not None and look.score < agent.settings.review.accept_at
+    disputed = (agent.model_of(look.reviewer),) if rejected and look.reviewer is not None else ()
+    agent.prober.remember(task, answer.producer, answer.value, answered, disputed)
     if ended.value is not None:
         agent.prober.bank_if_agreed(task, ended.value, agreed, answered, work.cause)
 

@@ -1,6 +1,7 @@
 """Models to put under agents: simulated from profiles, or recorded from real evaluations.
 
-`resolve` turns a name into a model: `synthetic/<profile>` or `recorded/<model>`.
+`resolve` turns a name into a model: `synthetic/<profile>` or `recorded/<model>`. `KINDS` lists what may stand
+before the slash.
 """
 
 from __future__ import annotations
@@ -12,20 +13,43 @@ from pathlib import Path
 from msgspec import structs
 
 from meshheal.errors import UsageError
+from meshheal.model import Model
 from meshheal.types import Task, TaskId
 from sim.models.figures import End
+from sim.models.kind import Kind, Setting
 from sim.models.profiles import PROFILES
 from sim.models.recorded import Recorded, available, find_recorded, open_recorded
 from sim.models.recordings import read
 from sim.models.synthetic import Synthetic
 from sim.workloads.sheet import Workload
 
-__all__ = ["PROFILES", "Recorded", "Synthetic", "answered", "catalogue", "resolve"]
+__all__ = [
+    "KINDS", "PROFILES", "Kind", "Recorded", "Setting", "Synthetic", "answered", "catalogue", "resolve",
+]  # fmt: skip
+
+
+def _synthetic(name: str, at: Setting) -> Model | None:
+    if name not in PROFILES:
+        return None
+    w = at.workload
+    return Synthetic(PROFILES[name].at(at.end), w.sheet, at.tasks, w.benchmark, at.seed, w.levels)
+
+
+def _recorded(name: str, at: Setting) -> Model | None:
+    found = find_recorded(name, at.data)
+    return None if found is None else open_recorded(*found, at.tasks, at.seed, agreeable=at.agreeable)
+
+
+KINDS: dict[str, Kind] = {
+    "synthetic": Kind(_synthetic, lambda _: PROFILES),
+    "recorded": Kind(_recorded, available),
+}
+"""What may stand before the slash of a model's name."""
 
 
 def catalogue(data: Path | None = None) -> tuple[str, ...]:
     """Every name that `resolve` knows; the recorded models are those found under `data`."""
-    return (*[f"synthetic/{name}" for name in PROFILES], *[f"recorded/{name}" for name in available(data)])
+    return tuple([f"{kind}/{name}" for kind, of in KINDS.items() for name in of.names(data)])
 
 
 def resolve(
@@ -37,21 +61,18 @@ def resolve(
     data: Path | None = None,
     end: End = "value",
     agreeable: float | None = None,
-) -> Synthetic | Recorded:
-    """The model called `name`, for `tasks` of `workload`.
+) -> Model:
+    """The model called `name`, for `tasks` of `workload`; the other parameters as in `Setting`.
 
-    `data` holds the published outputs that recorded models read (a file or a folder), `end` is the end of
-    their estimated ranges that simulated ones take, `agreeable` the chance that a recorded judge accepts an
-    answer that disagrees with its own. Raises `UsageError` for an unknown name (saying what there is), for a
-    benchmark the profile has no accuracy on, and for a recorded model without an answer to one of the tasks.
+    Raises `UsageError` for an unknown name (saying what there is), for a benchmark the profile has no
+    accuracy on, and for a recorded model without an answer to one of the tasks.
     """
     kind, _, model = name.partition("/")
-    if kind == "synthetic" and model in PROFILES:
-        profile = PROFILES[model].at(end)
-        return Synthetic(profile, workload.sheet, tasks, workload.benchmark, seed, workload.levels)
-    if kind == "recorded" and (found := find_recorded(model, data)) is not None:
-        return open_recorded(*found, tasks, seed, agreeable=agreeable)
-    raise UsageError(_unknown(name, data))
+    at = Setting(workload, tasks, seed, data, end, agreeable)
+    found = KINDS[kind].make(model, at) if kind in KINDS else None
+    if found is None:
+        raise UsageError(_unknown(name, data))
+    return found
 
 
 def answered(workload: Workload, names: Iterable[str], data: Path | None) -> Workload:

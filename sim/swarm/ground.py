@@ -55,7 +55,7 @@ class Views:
                 (held.add if event.to == "excluded" else held.discard)(event.ability)
             else:
                 self.states[pair] = event.to
-                if event.before == "excluded":
+                if "excluded" in (event.before, event.to):
                     self.partly.pop(pair, None)
         elif type(event) is Restarted:
             for pairs in (self.states, self.partly):

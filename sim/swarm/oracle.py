@@ -1,58 +1,78 @@
-"""The oracle that liveness is judged by: a CUSUM that knows how healthy and degraded agents of this world score."""
+"""The oracle that liveness is judged by: a CUSUM that knows how healthy and degraded agents of this world score.
+
+It tests with the same margin as the protocol, whose null hypothesis is "the mean is at least b - drop, whatever the
+distribution". Against such a null the likelihood ratio of degraded scores d is taken to the nearest distribution in it,
+which is d(s) / (1 + bet (b - drop - s)) with the bet that maximises the mean log of the denominator (Honda and Takemura,
+COLT 2010): so the optimal ratio is 1 + bet (b - drop - s), with b and the bet known instead of estimated and mixed.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from math import inf, log
 
+from msgspec import Struct, field
+
+from meshheal.detector import SAFETY
 from meshheal.reference import Stratum, stratum_of
 from meshheal.types import ReviewRecord
 
-BINS = 10
 _STATES = 60
 _HIGHEST = 30.0
 """Log evidence above which no threshold is looked for: a false alarm in e^30 observations."""
+_ENOUGH = 10
+"""Healthy and degraded scores that a stratum needs for the oracle to know it."""
 
 
-class Scores:
-    """Histograms of healthy and degraded scores, per way in which a score is obtained."""
+class Scores(Struct):
+    """All scores of healthy and of degraded agents, by the way in which they were obtained."""
 
-    def __init__(self) -> None:
-        self.healthy: dict[Stratum, list[int]] = {}
-        self.degraded: dict[Stratum, list[int]] = {}
+    healthy: dict[Stratum, list[float]] = field(default_factory=dict)
+    degraded: dict[Stratum, list[float]] = field(default_factory=dict)
 
     def add(self, record: ReviewRecord, degraded: bool) -> None:
         """Count one record under the truth about its producer."""
-        to = self.degraded if degraded else self.healthy
-        to.setdefault(stratum_of(record), [0] * BINS)[min(int(record.score * BINS), BINS - 1)] += 1
+        (self.degraded if degraded else self.healthy).setdefault(stratum_of(record), []).append(record.score)
 
-    def ratios(self, prior: float = 0.5) -> dict[Stratum, list[float]]:
-        """Log likelihood ratio degraded / healthy per bin, for each stratum that both have scores in; `prior` is added to
-        every count.
-        """
-        found = {}
-        for stratum, h in self.healthy.items():
-            d = self.degraded.get(stratum)
-            if d is not None:
-                n, m = sum(h) + prior * BINS, sum(d) + prior * BINS
-                found[stratum] = [log((y + prior) / m * n / (x + prior)) for x, y in zip(h, d, strict=True)]
-        return found
+
+class Stake(Struct, frozen=True):
+    """The best test of one stratum: ratio 1 + bet (level - score)."""
+
+    level: float
+    bet: float
+
+    def step(self, score: float) -> float:
+        """Log likelihood ratio of a score."""
+        return log(1.0 + self.bet * (self.level - score))
+
+
+def best(healthy: Sequence[float], degraded: Sequence[float], drop: float) -> Stake:
+    """The bet under which degraded scores give the most log evidence; 0 where they fall by less than `drop`."""
+    level = sum(healthy) / len(healthy) - drop
+    low, high = 0.0, SAFETY / (1.0 - level)
+    while high - low > 1e-3:
+        middle = (low + high) / 2
+        slope = sum((level - s) / (1.0 + middle * (level - s)) for s in degraded)
+        low, high = (middle, high) if slope > 0 else (low, middle)
+    return Stake(level, low)
 
 
 class Oracle:
     """Reads one observer's records of one agent; silent until its evidence reaches the level of the given ARL0."""
 
-    def __init__(self, scores: Scores, arl0: float) -> None:
-        self._ratios = scores.ratios()
-        self.level = threshold(self._steps(scores), arl0) if self._ratios else inf
-
-    def _steps(self, scores: Scores) -> list[tuple[float, float]]:
-        """(log likelihood ratio, probability) of one healthy score, whatever its stratum."""
-        total = sum(sum(scores.healthy[s]) for s in self._ratios)
-        return [
-            (ratio, count / total)
-            for s, table in self._ratios.items() for ratio, count in zip(table, scores.healthy[s], strict=True) if count
-        ]
+    def __init__(self, scores: Scores, drop: float, arl0: float) -> None:
+        self._stakes: dict[Stratum, Stake] = {}
+        steps: list[tuple[float, float]] = []
+        for stratum, healthy in scores.healthy.items():
+            degraded = scores.degraded.get(stratum, ())
+            if min(len(healthy), len(degraded)) < _ENOUGH:
+                continue
+            stake = best(healthy, degraded, drop)
+            if stake.bet > 0:
+                self._stakes[stratum] = stake
+                steps += _null(stake, degraded, len(healthy))
+        total = sum(p for _, p in steps)
+        self.level = threshold([(s, p / total) for s, p in steps], arl0) if steps else inf
 
     def strongest(self, records: Iterable[ReviewRecord]) -> float:
         """The highest log evidence it reaches on the records, in multiples of its level: from 1 on it does not stay
@@ -60,15 +80,25 @@ class Oracle:
         """
         total = highest = 0.0
         for record in records:
-            table = self._ratios.get(stratum_of(record))
-            if table is not None:
-                total = max(0.0, total + table[min(int(record.score * BINS), BINS - 1)])
+            stake = self._stakes.get(stratum_of(record))
+            if stake is not None:
+                total = max(0.0, total + stake.step(record.score))
                 highest = max(highest, total)
         return highest / self.level
 
 
+def _null(stake: Stake, degraded: Sequence[float], weight: float) -> list[tuple[float, float]]:
+    """(log likelihood ratio, probability) under the null's member nearest to the degraded scores, `weight` in all."""
+    chances: dict[float, float] = {}
+    for score in degraded:
+        step = stake.step(round(score, 2))
+        chances[step] = chances.get(step, 0.0) + 1.0 / (1.0 + stake.bet * (stake.level - score))
+    total = sum(chances.values())
+    return [(step, weight * p / total) for step, p in chances.items()]
+
+
 def threshold(steps: Sequence[tuple[float, float]], arl0: float) -> float:
-    """Log evidence at which a CUSUM of independent steps raises one false alarm in `arl0` observations."""
+    """Log evidence at which a CUSUM of independent steps (value, probability) raises one false alarm in `arl0`."""
     low, high = 0.1, _HIGHEST
     while high - low > 0.02:
         middle = (low + high) / 2
@@ -86,12 +116,10 @@ def average_run_length(steps: Sequence[tuple[float, float]], level: float) -> fl
     import numpy as np
 
     width = level / (_STATES - 0.5)
-    grid = np.arange(_STATES) * width
+    grid, rows = np.arange(_STATES) * width, np.arange(_STATES)
     stay = np.zeros((_STATES, _STATES))
-    rows = np.arange(_STATES)
     for step, probability in steps:
-        to = np.maximum(0.0, grid + step)
-        column = np.minimum(np.round(to / width).astype(int), _STATES)
+        column = np.minimum(np.round(np.maximum(0.0, grid + step) / width).astype(int), _STATES)
         inside = column < _STATES
         np.add.at(stay, (rows[inside], column[inside]), probability)
     try:

@@ -173,7 +173,7 @@ def _settings(d: Draws) -> dict[str, dict[str, Any]]:
         "repeats": (1, 1, 3)[d.index(3)], "repeat": ("adaptive", "always")[d.index(2)], "takeover": d.uniform() < 0.9,
     }
     detector: dict[str, Any] = {
-        "min_eligible": 1 + d.index(3), "max_excluded_fraction": (0.5, 0.7, 1.0)[d.index(3)],
+        "min_eligible": (2, 2, 3)[d.index(3)], "max_excluded_fraction": (0.5, 0.7, 1.0)[d.index(3)],
         "own_offset": d.uniform() < 0.85,
     }
     u = d.uniform()

@@ -6,6 +6,7 @@ workloads themselves; import from them by `from sim.workloads.mmlu_pro import ..
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from msgspec import Struct
@@ -22,11 +23,18 @@ from sim.workloads import mmlu_pro as _mmlu_pro
 from sim.workloads.sheet import AnswerSheet, Benchmark, Item, Workload, base_id, repeated
 
 __all__ = [
-    "NAMES", "AnswerSheet", "Benchmark", "Item", "Workload", "WorkloadSpec", "base_id", "bbh", "grading",
-    "gym", "load", "math", "mmlu_pro", "repeated",
+    "LOADERS", "NAMES", "AnswerSheet", "Benchmark", "Item", "Workload", "WorkloadSpec", "base_id", "bbh",
+    "grading", "gym", "load", "math", "mmlu_pro", "repeated",
 ]  # fmt: skip
 
-NAMES = ("gym:math", "bbh", "math", "mmlu_pro")
+LOADERS: dict[str, Callable[[Path | None, bool], Workload]] = {
+    "bbh": _bbh.load,
+    "math": _math.load,
+    "mmlu_pro": _mmlu_pro.load,
+}
+"""Workloads by name. A loader takes the file or folder given with --data (None: there is none) and whether
+it may fetch from the hub instead."""
+NAMES = ("gym:math", *LOADERS)
 """The workloads that `load` knows."""
 
 
@@ -67,7 +75,7 @@ def mmlu_pro(tasks: int = 630, data: str | None = None) -> WorkloadSpec:
 def load(
     name: str, data: Path | None = None, tasks: int = 630, seed: int = 0, download: bool = True  # noqa: ARG001
 ) -> Workload:
-    """The workload called `name` (`gym:math`, `bbh`, `math`, `mmlu_pro`).
+    """The workload called `name`, one of `NAMES`.
 
     Without `data` all but gym are fetched from the Hugging Face hub, if `download`; the revision is in
     `source`. `tasks` and `seed` are what the caller means to draw; drawing itself is `Workload.tasks`. Raises
@@ -79,7 +87,6 @@ def load(
     group, colon, subject = name.partition(":")
     if group == "gym":
         return _gym.load(subject if colon else "math")
-    loaders = {"bbh": _bbh.load, "math": _math.load, "mmlu_pro": _mmlu_pro.load}
-    if name not in loaders:
+    if name not in LOADERS:
         raise UsageError(f"workload: unknown name {name!r}; choose one of {', '.join(NAMES)}")
-    return loaders[name](data, download)
+    return LOADERS[name](data, download)

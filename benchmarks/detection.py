@@ -1,0 +1,415 @@
+"""How soon faults are found, at what cost, and how often in error: every figure the README states about detection.
+
+    python benchmarks/detection.py staggered [--seeds 50]      the targets of the staggered run; simulated models
+    python benchmarks/detection.py oracle [--seeds 30]         against an oracle CUSUM at equal measured ARL0
+    python benchmarks/detection.py frontier [--seeds 16]       delay against probe calls
+    python benchmarks/detection.py arl0 [--seeds 16]           false exclusions in long fault-free runs
+    python benchmarks/detection.py placebo [--seeds 30]        a swap to an identical model
+    python benchmarks/detection.py recorded --data DIR [--seeds 20]
+
+Exit status 1 where a target is missed and --check is given.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from meshheal.alternatives import OracleCusum
+from meshheal.beliefs import Beliefs, Finding, Opinion
+from meshheal.cli.run import load
+from meshheal.events import EvidenceShared, TaskArrived
+from meshheal.experiment import Arm, Experiment, Prepared, prepare, run_arm, world
+from meshheal.folds.summary import SeedResult
+from meshheal.reference import stratum_of
+from meshheal.results import summarise
+from meshheal.stats import arl0, mean_interval
+from meshheal.sweep import Report, Sweep
+from meshheal.trace.recorder import MemoryLog
+from meshheal.types import ReviewRecord
+from sim.faults import swap
+from sim.local import LocalRun
+
+EXPERIMENTS = Path(__file__).resolve().parents[1] / "experiments"
+FIRST_SEED = 100
+"""Seeds from here on were not used while the settings were chosen."""
+
+
+# --- many runs -------------------------------------------------------------------------------------------------------
+
+
+class Job(Struct, frozen=True):
+    experiment: Experiment
+    arm: Arm
+
+
+_prepared: dict[str, Prepared] = {}
+
+
+def work(job: Job, report: Report) -> tuple[Arm, SeedResult]:
+    """One run in a worker, without a log file."""
+    del report
+    key = repr(job.experiment)
+    if key not in _prepared:
+        _prepared.clear()
+        _prepared[key] = prepare(job.experiment)
+    return job.arm, run_arm(_prepared[key], job.arm, None)
+
+
+def sweep(experiment: Experiment, parallel: int) -> dict[str, list[SeedResult]]:
+    """Results by method, twins merged into them as results.json does."""
+    runs: dict[str, list[SeedResult]] = {m: [] for m in experiment.methods}
+    twins: dict[tuple[str, int], SeedResult] = {}
+    for message in Sweep(work, [Job(experiment, arm) for arm in experiment.arms()], parallel).messages():
+        if message is not None and message.kind == "done":
+            arm, result = message.value
+            if arm.twin:
+                twins[arm.method, arm.seed] = result
+            else:
+                runs[arm.method].append(result)
+    for method, results in runs.items():
+        results.sort(key=lambda r: r.seed)
+        for r in results:
+            twin = twins.get((method, r.seed))
+            if twin is not None:
+                r.accuracy_twin = twin.accuracy_degraded
+                r.false_exclusions_twin, r.observations_twin = twin.false_exclusions, twin.observations_healthy
+    return runs
+
+
+def declared(name: str, seeds: int, data: str | None = None, **changes: Any) -> Experiment:
+    e = replace(load(str(EXPERIMENTS / f"{name}.py")), seeds=seeds, first_seed=FIRST_SEED, **changes)
+    return e if data is None else replace(e, workload=replace(e.workload, data=data))
+
+
+# --- targets ---------------------------------------------------------------------------------------------------------
+
+
+class Target(Struct, frozen=True):
+    """One figure, what it is to be, and whether it is."""
+
+    what: str
+    value: float
+    wanted: str
+    met: bool
+
+    def line(self) -> str:
+        return f"  {'ok  ' if self.met else 'MISS'} {self.what}: {self.value:.3f} (wanted {self.wanted})"
+
+
+def at_most(what: str, value: float, limit: float) -> Target:
+    return Target(what, value, f"<= {limit:g}", value <= limit)
+
+
+def at_least(what: str, value: float, limit: float) -> Target:
+    return Target(what, value, f">= {limit:g}", value >= limit)
+
+
+def show(targets: Iterable[Target]) -> bool:
+    rows = list(targets)
+    for row in rows:
+        print(row.line())
+    return all(row.met for row in rows)
+
+
+def line(name: str, results: Sequence[SeedResult]) -> str:
+    """The figures of one method on one line, each with its 95 % interval."""
+    s = summarise(results)
+
+    def part(metric: str, digits: int = 1) -> str:
+        v = s.get(metric)
+        if v is None or v["mean"] is None:
+            return "-"
+        low, high = (("?" if x is None else f"{x:.{digits}f}") for x in v["ci95"])
+        return f"{v['mean']:.{digits}f} [{low}, {high}]"
+
+    parts = [f"detection {part('detection_tasks')} tasks, {part('detection_outputs')} outputs",
+             f"back {part('reintegration_tasks')} tasks", f"probe calls {part('probe_calls_per_task', 2)}",
+             f"degraded phase {part('accuracy_degraded', 3)}, minus twin {part('degraded_minus_twin', 3)}",
+             f"false exclusions {sum(r.false_exclusions for r in results)}"]  # fmt: skip
+    return f"{name}: " + "; ".join(parts)
+
+
+def staggered(seeds: int, parallel: int, data: str | None) -> bool:
+    del data
+    e = declared("staggered_math", seeds, methods=("meshheal", "meshheal-seed", "unprotected"))
+    runs = sweep(e, parallel)
+    print(f"staggered, simulated models, {seeds} seeds:")
+    for method, results in runs.items():
+        print(f"  {line(method, results)}")
+    ours = runs["meshheal"]
+    s = summarise(ours)
+    n = len([d for r in ours for d in r.detection])
+    targets = [
+        *[at_most(f"mean detection of agent {a}, tasks", s[f"detection_tasks.agent_{a}"]["mean"], 13) for a in (0, 3)],
+        *[at_most(f"mean reintegration of agent {a}, tasks", s[f"reintegration_tasks.agent_{a}"]["mean"], 20) for a in (0, 3)],
+        at_least("episodes detected", sum(d.delay_tasks is not None for r in ours for d in r.detection), n),
+        at_least("episodes reinstated", sum(b.delay_tasks is not None for r in ours for b in r.reintegration), n),
+        at_most("probe calls a task", s["probe_calls_per_task"]["mean"], 0.9),
+        at_most("false exclusions in all runs", sum(r.false_exclusions for r in ours), 1),
+        at_most("ordinary tasks while excluded", sum(r.ordinary_tasks_while_excluded for r in ours), 0),
+        at_least("degraded phase minus twin", s["degraded_minus_twin"]["mean"], -0.01),
+    ]
+    return show(targets)
+
+
+def recorded(seeds: int, parallel: int, data: str | None) -> bool:
+    good = True
+    for agreeable in (None, 0.75):
+        e = declared("recorded_mmlu_pro", seeds, data, agreeable=agreeable, methods=("meshheal", "meshheal-seed", "unprotected"))
+        runs = sweep(e, parallel)
+        print(f"recorded MMLU-Pro, {seeds} seeds" + ("" if agreeable is None else f", judges accept {agreeable} of what they dispute") + ":")
+        for method, results in runs.items():
+            print(f"  {line(method, results)}")
+        ours = runs["meshheal"]
+        s = summarise(ours)
+        if agreeable is not None:
+            continue
+        n = len([d for r in ours for d in r.detection])
+        good = show([
+            at_least("degraded phase minus twin", s["degraded_minus_twin"]["mean"], -0.02),
+            at_least("episodes detected", sum(d.delay_tasks is not None for r in ours for d in r.detection), 0.95 * n),
+            at_most("restricted mean detection, tasks", s["detection_tasks"]["mean"], 40),
+            at_most("mean reintegration, tasks", s["reintegration_tasks"]["mean"], 40),
+            at_most("false exclusions a run", s["false_exclusions"]["mean"], 0.1),
+            at_most("probe calls a task", s["probe_calls_per_task"]["mean"], 0.9),
+        ])
+    return good
+
+
+def frontier(seeds: int, parallel: int, data: str | None) -> bool:
+    del data
+    print(f"delay against probe calls, staggered, simulated models, {seeds} seeds:")
+    base = declared("staggered_math", seeds, methods=("meshheal",), twin=False)
+    for background in (0.05, 0.15, 0.3, 0.45, 0.8):
+        for burst in (0, 4):
+            e = replace(base, settings={"recovery": {"background": background, "burst": burst}})
+            print(f"  {line(f'background {background}, burst {burst}', sweep(e, parallel)['meshheal'])}", flush=True)
+    return True
+
+
+def measured_arl0(seeds: int, parallel: int, data: str | None) -> bool:
+    e = declared("staggered_math", seeds, methods=("meshheal",), faults=())
+    e = replace(e, workload=replace(e.workload, tasks=5000))
+    if data is not None:
+        r = declared("recorded_mmlu_pro", seeds, data, methods=("meshheal",), faults=())
+        _arl0("recorded MMLU-Pro", sweep(r, parallel)["meshheal"])
+    _arl0("staggered tasks, simulated models", sweep(e, parallel)["meshheal"])
+    return True
+
+
+def _arl0(what: str, results: Sequence[SeedResult]) -> None:
+    false, seen = sum(r.false_exclusions for r in results), sum(r.observations_healthy for r in results)
+    i = arl0(false, seen)
+    print(f"ARL0, {what}: {false} false exclusions in {seen} reviewed outputs and probes of healthy agents: "
+          f"{i.mean:.0f} [{i.low:.0f}, {i.high:.0f}] (exact Poisson interval)")  # fmt: skip
+
+
+def placebo(seeds: int, parallel: int, data: str | None) -> bool:
+    del data
+    same = tuple(
+        swap(agent=a, to="synthetic/gpt-oss-120b", at=at, back=at + 210, degraded=False) for a, at in ((0, 105), (3, 210))
+    )
+    counts = {}
+    for name, faults in (("placebo", same), ("no swap", ())):
+        e = declared("staggered_math", seeds, methods=("meshheal",), faults=faults)
+        counts[name] = sum(r.false_exclusions for r in sweep(e, parallel)["meshheal"])
+        print(f"{name}: {counts[name]} exclusions in {seeds} runs (simulated models)")
+    return show([at_most("exclusions after a placebo swap, more than without", counts["placebo"] - counts["no swap"], 0)])
+
+
+# --- the oracle ------------------------------------------------------------------------------------------------------
+
+Score = tuple[str, str, float]
+"""(channel, family, score) of a record: what the oracle knows the two distributions of."""
+DEGRADED = {0: range(105, 315), 3: range(210, 420)}
+"""Arrivals during which the staggered experiment's two agents are degraded."""
+THRESHOLDS = [math.exp(0.25 * k) for k in range(4, 60)]
+
+
+class Traced(Beliefs):
+    """Judges as always, and writes down each record with the evidence after it."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.trace: list[tuple[ReviewRecord, float]] = []
+
+    def observe(self, record: ReviewRecord) -> list[Finding]:
+        found = super().observe(record)
+        self.trace.append((record, self.evidence(record.producer)))
+        return found
+
+
+def oracle_of(healthy: Counter[Score], degraded: Counter[Score]) -> type[Traced]:
+    """Beliefs whose evidence is a CUSUM of the log likelihood ratio of the two measured distributions of scores."""
+    n, m, cells = sum(healthy.values()), sum(degraded.values()), len(healthy | degraded)
+    ratio = {
+        s: math.log((degraded[s] + 0.5) / (m + 0.5 * cells) * (n + 0.5 * cells) / (healthy[s] + 0.5))
+        for s in healthy | degraded
+    }
+
+    class Oracle(Traced):
+        def __init__(self, *args: Any) -> None:
+            super().__init__(*args)
+            self._now = 0.0
+            self._tests = {a: OracleCusum(lambda _: self._now) for a in self.opinions}
+
+        def _test(self, opinion: Opinion, record: ReviewRecord, expected: float, found: list[Finding]) -> None:
+            del found
+            self._now = ratio.get((*stratum_of(record), record.score), 0.0)
+            opinion.evidence = self._tests[record.producer].update(record.score, expected)
+
+    return Oracle
+
+
+class Step(Struct, frozen=True):
+    """One record as one observer took it: arrival, what it was, the evidence after it."""
+
+    index: int
+    score: Score
+    evidence: float
+
+
+class Traces(Struct, frozen=True):
+    """What one observer of each agent saw in one run."""
+
+    seed: int
+    faulty: bool
+    judge: str
+    steps: dict[int, list[Step]]
+
+
+class TraceJob(Struct, frozen=True):
+    experiment: Experiment
+    seed: int
+    judge: str
+    healthy: dict[str, int]
+    degraded: dict[str, int]
+
+
+def trace(job: TraceJob, report: Report) -> Traces:
+    """Run a world and follow the evidence against each agent at the first of its neighbours (all see the same records)."""
+    del report
+    prepared = prepare(job.experiment)
+    made = world(prepared, Arm("meshheal", job.seed))
+    judge = Traced if job.judge == "ours" else oracle_of(_counter(job.healthy), _counter(job.degraded))
+    made.beliefs = judge
+    log = MemoryLog()
+    run = LocalRun(made, log)
+    run.run()
+    arrived, index_of = -1, dict[str, int]()
+    for event in log.events:
+        if isinstance(event, TaskArrived):
+            arrived = event.index
+        elif isinstance(event, EvidenceShared):
+            index_of[event.record.id] = arrived
+    steps: dict[int, list[Step]] = {}
+    for agent in range(made.size):
+        beliefs = run.agents[made.neighbours[agent][0]].beliefs
+        assert isinstance(beliefs, Traced)
+        steps[agent] = [
+            Step(index_of[r.id], (*stratum_of(r), r.score), evidence) for r, evidence in beliefs.trace if r.producer == agent
+        ]
+    return Traces(job.seed, bool(job.experiment.faults), job.judge, steps)
+
+
+def _counter(plain: dict[str, int]) -> Counter[Score]:
+    return Counter({(c, f, float(v)): n for key, n in plain.items() for c, f, v in [key.split("|")]})
+
+
+def _plain(counter: Counter[Score]) -> dict[str, int]:
+    return {f"{c}|{f}|{v!r}": n for (c, f, v), n in counter.items()}
+
+
+def _run_traces(jobs: Sequence[TraceJob], parallel: int) -> list[Traces]:
+    messages = Sweep(trace, jobs, parallel).messages()
+    return [m.value for m in messages if m is not None and m.kind == "done"]
+
+
+def _false_alarms(steps: Sequence[Step], threshold: float) -> int:
+    """Times the evidence reached the threshold; counted again only after it was gone."""
+    alarms, armed = 0, True
+    for step in steps:
+        if armed and step.evidence >= threshold:
+            alarms, armed = alarms + 1, False
+        elif step.evidence <= 1.0:
+            armed = True
+    return alarms
+
+
+def _delays(traces: Iterable[Traces], threshold: float) -> list[float]:
+    """Outputs of a degraded agent until its evidence reached the threshold; all of them where it never did."""
+    delays = []
+    for one in traces:
+        for agent, window in DEGRADED.items():
+            inside = [s for s in one.steps[agent] if s.index in window]
+            reached = next((n for n, s in enumerate(inside, 1) if s.evidence >= threshold), len(inside))
+            delays.append(float(reached))
+    return delays
+
+
+def oracle(seeds: int, parallel: int, data: str | None) -> bool:
+    """Both detectors with bursts of their own, neither allowed to convict, so that one set of runs gives the whole curve."""
+    del data
+    base = declared("staggered_math", seeds, methods=("meshheal",), settings={"detector": {"exclude_at": 1e9}})
+    fair = replace(base, faults=(), workload=replace(base.workload, tasks=1500))
+    known = _run_traces([TraceJob(e, seed, "ours", {}, {}) for seed in range(6) for e in (base, fair)], parallel)
+    healthy, degraded = Counter[Score](), Counter[Score]()
+    for one in known:
+        for agent, steps in one.steps.items():
+            for step in steps:
+                if not one.faulty:
+                    healthy[step.score] += 1
+                elif step.index in DEGRADED.get(agent, ()):
+                    degraded[step.score] += 1
+    print(f"delay in reviewed outputs at measured ARL0 of 5,000 (simulated models, {seeds} seeds):")
+    means: dict[str, float] = {}
+    for judge in ("ours", "oracle"):
+        jobs = [
+            TraceJob(e, FIRST_SEED + n, judge, _plain(healthy), _plain(degraded)) for n in range(seeds) for e in (base, fair)
+        ]
+        traces = _run_traces(jobs, parallel)
+        quiet = [steps for one in traces if not one.faulty for steps in one.steps.values()]
+        seen = sum(map(len, quiet))
+        for threshold in THRESHOLDS:
+            false = sum(_false_alarms(steps, threshold) for steps in quiet)
+            if false * 5000 <= seen:
+                break
+        reached, delay = arl0(false, seen), mean_interval(_delays([t for t in traces if t.faulty], threshold))
+        means[judge] = delay.mean
+        print(f"  {judge}: threshold {threshold:.3g}, ARL0 {reached.mean:.0f} [{reached.low:.0f}, {reached.high:.0f}], "
+              f"delay {delay.mean:.1f} [{delay.low:.1f}, {delay.high:.1f}] outputs")  # fmt: skip
+    return show([at_most("ours in outputs, times the oracle's", means["ours"] / means["oracle"], 1.3)])
+
+
+STUDIES: dict[str, tuple[Callable[[int, int, str | None], bool], int]] = {
+    "staggered": (staggered, 50), "oracle": (oracle, 30), "frontier": (frontier, 16), "arl0": (measured_arl0, 16),
+    "placebo": (placebo, 30), "recorded": (recorded, 20),
+}  # fmt: skip
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("study", choices=list(STUDIES))
+    parser.add_argument("--seeds", type=int)
+    parser.add_argument("--data", help="folder with the published model_outputs_* files")
+    parser.add_argument("--parallel", type=int, default=2)
+    parser.add_argument("--check", action="store_true")
+    given = parser.parse_args()
+    study, seeds = STUDIES[given.study]
+    if given.study == "recorded" and given.data is None:
+        parser.error("recorded needs --data DIR")
+    met = study(given.seeds or seeds, given.parallel, given.data)
+    return 1 if given.check and not met else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
