@@ -214,12 +214,16 @@ class Beliefs:
         level = self._levels.expected(record, self._settings.detector.min_peers)
         if level is None:
             return None
-        own = self.opinions[record.producer].offset.value(stratum_of(record))
+        own = self.opinions[record.producer].offset.value(stratum_of(record), record.ability)
         return min(max(level + own, 0.0), 1.0)
 
-    def least_seen(self, among: Iterable[AgentId]) -> list[AgentId]:
-        """The agents in the order in which something was last heard of their work, longest ago first."""
-        return sorted(among, key=lambda a: (self.opinions[a].last_seen, a))
+    def most_in_doubt(self, among: Iterable[AgentId]) -> list[AgentId]:
+        """The agents by evidence against them, in steps of a half; among equals the one longest unheard of first.
+
+        Whom a probe asks may depend on the past in any way: the test holds whatever the asking.
+        """
+        opinions = self.opinions
+        return sorted(among, key=lambda a: (-int(2 * opinions[a].evidence), opinions[a].last_seen, a))
 
     # --- evidence ------------------------------------------------------------------------------------------------
 
@@ -269,9 +273,10 @@ class Beliefs:
 
     def _learn(self, opinion: Opinion, record: ReviewRecord, expected: float) -> None:
         """Scores under suspicion wait: they count once it closes, and are dropped on conviction."""
+        residual = record.score - (expected - opinion.offset.value(stratum_of(record), record.ability))
         if opinion.evidence >= self._settings.detector.clear_at:
             _tested(opinion.sparing, record.ability, self._settings).update(record.score, expected)
-            opinion.pending.append((record, expected))
+            opinion.pending.append((record, residual))
             if len(opinion.pending) > _PENDING_LIMIT:
                 self._count(opinion, *opinion.pending.pop(0))
         else:
@@ -279,12 +284,10 @@ class Beliefs:
                 self._count(opinion, *held)
             opinion.pending.clear()
             opinion.sparing.clear()
-            self._count(opinion, record, expected)
+            self._count(opinion, record, residual)
 
-    def _count(self, opinion: Opinion, record: ReviewRecord, expected: float) -> None:
-        stratum = stratum_of(record)
-        own = opinion.offset.value(stratum)
-        opinion.offset.learn(stratum, record.score - (expected - own))
+    def _count(self, opinion: Opinion, record: ReviewRecord, residual: float) -> None:
+        opinion.offset.learn(stratum_of(record), residual, record.ability)
         self._levels.learn(record)
 
     def _decide(self, opinion: Opinion, record: ReviewRecord, found: list[Finding]) -> None:

@@ -9,7 +9,7 @@ from msgspec import Struct
 from meshheal.errors import ModelError
 from meshheal.events import EventId, ModelCalled
 from meshheal.journal import Journal
-from meshheal.model import CallKey, Completion, Model, Purpose, Request, Sampling, prompt_id
+from meshheal.model import CallKey, Completion, Model, Purpose, Request, Sampling, prompt_id_of
 from meshheal.network import Network
 from meshheal.types import Ability, AgentId, Message, TaskId, Usage
 
@@ -87,12 +87,13 @@ class Caller:
                 failure = "timeout"
         journal = self._journal
         texts = () if failure else done.texts
+        prompt = tuple([(m.role, journal.text(m.content)) for m in messages])
         event = journal.add(
             ModelCalled, item, inputs, step,
             model=model.name, purpose=purpose, subject=subject, n=n,
-            prompt=tuple([(m.role, journal.text(m.content)) for m in messages]), prompt_hash=prompt_id(messages),
+            prompt=prompt, prompt_hash=prompt_id_of(prompt),
             replies=tuple([journal.text(t) for t in texts]), usage=done.usage, latency=done.latency,
             finish=done.finish, failure=failure, inputs=inputs, probing=probing,
-            reasoning=tuple([journal.text(t) for t in done.reasoning]),
+            reasoning=tuple([journal.text(t) for t in done.reasoning]) if done.reasoning else (),
         )
         return Called(texts, done.finish, done.usage, event, failure)

@@ -83,7 +83,8 @@ class Detector(Section):
     shadow: tuple[DetectorKind, ...] = Field((), description=(
         "Detectors that read the same evidence and only report what they would have done."))
     bets: tuple[float, ...] = Field((0.5, 1.0, 2.0, 4.0), min_length=1, description=(
-        "Bets of the mixture, per unit of score. Small ones find mild degradation, large ones find gross degradation sooner."))
+        "Stakes of the mixture, per unit of score where the expected level is 1/2, more where scores vary less. Small ones find mild "
+        "degradation, large ones find gross degradation sooner."))
     drop: float = Field(0.1, gt=0, lt=1, description=(
         "Smallest fall of the mean score (0..1) worth acting on. Lower finds milder degradation, and takes longer to rule out chance."))
     shift: float = Field(0.3, gt=0, lt=1, description=(

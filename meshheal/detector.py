@@ -49,12 +49,13 @@ class Detector(Protocol):
 class _Mixture:
     """Evidence averaged over several bets, each multiplied at every observation by 1 + bet x gain."""
 
-    __slots__ = ("_bets", "_rest", "_sum", "_wealth", "evidence")
+    __slots__ = ("_bets", "_largest", "_rest", "_sum", "_wealth", "evidence")
 
     def __init__(self, bets: Sequence[float], *, sums: bool = False) -> None:
         if not bets or not all(0 < bet < float("inf") for bet in bets):
             raise UsageError(f"detector: bets are {tuple(bets)!r}; give at least one, each positive")
         self._bets = tuple(bets)
+        self._largest = max(bets)
         self._sum = sums
         self._rest = REST if sums else 0.0
         self.reset()
@@ -74,9 +75,9 @@ class _Mixture:
                 total += w
                 i += 1
         else:
-            for bet in self._bets:
+            for bet in self._bets if self._largest < cap else [bet if bet < cap else cap for bet in self._bets]:
+                factor = 1.0 + bet * gain
                 w = wealth[i]
-                factor = 1.0 + (bet if bet < cap else cap) * gain
                 if w > 1.0:
                     factor *= w
                     if factor > CEILING:
@@ -105,8 +106,10 @@ class _Mixture:
 class EDetector(_Mixture):
     """Mixture e-detector for a drop in a bounded mean.
 
-    Each bet multiplies its evidence by 1 + lam * (expected - drop - score), lam capped so that the factor
-    stays positive. `cusum` starts each product afresh where it fell below 1, W <- max(1, W) * factor; `sr`
+    Each bet multiplies its evidence by 1 + lam * (level - score), level = expected - drop, with
+    lam = bet / (4 level (1 - level)), capped so that the factor stays positive: the stake that is right for a
+    given drop grows as the variance of a right-or-wrong score shrinks (Kelly's fraction, drop / variance; `bet` is
+    the stake at level 1/2). `cusum` starts each product afresh where it fell below 1, W <- max(1, W) * factor; `sr`
     (Shiryaev-Roberts) sums over all starts, R <- (R + 1) * factor. If the score's conditional mean is at
     least expected - drop at every observation, the mean number of observations to a false alarm is at least
     the threshold, whatever the distribution (Shin, Ramdas and Rinaldo, "E-detectors", 2022). With an
@@ -117,7 +120,7 @@ class EDetector(_Mixture):
     healthy agent too; `REST` is taken off, which lowers it and leaves the bound valid, so that one level of
     suspicion serves both forms.
 
-    `bets`: per unit of score; small ones find mild drops, large ones gross drops sooner. `drop`: smallest
+    `bets`: per unit of score, where the level is 1/2; small ones find mild drops, large ones gross drops sooner. `drop`: smallest
     fall worth acting on, and the margin for what is wrong with `expected`.
     """
 
@@ -133,7 +136,9 @@ class EDetector(_Mixture):
         if not (0.0 <= score <= 1.0 and 0.0 <= expected <= 1.0):
             alternatives.check(score, expected)
         level = expected - self._drop
-        return self._observe(level - score, 1.0 - level)
+        inner = 0.05 if level < 0.05 else 0.95 if level > 0.95 else level
+        scale = 0.25 / (inner * (1.0 - inner))
+        return self._observe((level - score) * scale, (1.0 - level) * scale)
 
 
 class ReturnTest(_Mixture):

@@ -83,5 +83,10 @@ def text_id(text: str) -> str:
 
 def prompt_id(messages: tuple[Message, ...]) -> str:
     """Identity of a prompt: equal if and only if roles and contents are equal."""
-    whole = "|".join([f"{m.role}:{text_id(m.content)}" for m in messages])
+    return prompt_id_of(tuple([(m.role, text_id(m.content)) for m in messages]))
+
+
+def prompt_id_of(prompt: tuple[tuple[str, str], ...]) -> str:
+    """`prompt_id` of a prompt given as (role, text id) of its messages."""
+    whole = "|".join([f"{role}:{text}" for role, text in prompt])
     return blake2b(whole.encode(), digest_size=8).hexdigest()

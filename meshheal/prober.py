@@ -46,14 +46,14 @@ class Prober:
     # --- when ----------------------------------------------------------------------------------------------------
 
     async def background(self) -> None:
-        """After a task of one's own: with the set frequency, probe a healthy neighbour, the one longest unheard of."""
+        """After a task of one's own: with the set frequency, probe a healthy neighbour, the one it is most in doubt about."""
         for _ in range(int(self._settings.background + self._draws.uniform())):
             beliefs = self._agent.beliefs
             healthy = [
                 a for a in self._agent.neighbours
                 if beliefs.state(a) in ("healthy", "probation") and a not in self._agent.routing.down
             ]
-            for agent in beliefs.least_seen(healthy)[:3]:
+            for agent in beliefs.most_in_doubt(healthy)[:3]:
                 if await self.probe(agent, "background"):
                     break
 
@@ -85,7 +85,9 @@ class Prober:
         if schedule is not None and self._agent.beliefs.state(agent) != "suspect":
             due = max(schedule.due, due)
         candidates = self._watchers(agent)
-        while on_duty(agent, due, candidates) != self._agent.id:
+        # Who is on duty may not exclude the agent and then will not probe it: a lone observer does not wait for long.
+        latest = due + len(candidates) // 2 if schedule is not None and due == schedule.due else None
+        while on_duty(agent, due, candidates) != self._agent.id and due != latest:
             due += 1
         if self._planned.get(agent) != due:
             self._planned[agent] = due
@@ -131,7 +133,8 @@ class Prober:
                     return True
             except NetworkError:
                 continue
-        if motive == "burst" or self._schedules[agent].hopeful:
+        schedule = self._schedules.get(agent)
+        if motive == "burst" or (schedule is not None and schedule.hopeful):
             if await self._restock(agent, motive):
                 return await self.probe(agent, motive)
         self._agent.journal.add(ProbeSkipped, agent=agent, motive=motive)

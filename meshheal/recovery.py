@@ -116,7 +116,8 @@ class Bank:
 
 def on_duty(agent: AgentId, epoch: int, candidates: Sequence[AgentId]) -> AgentId:
     """The one neighbour that probes `agent` in this epoch: rendezvous hash over `candidates`, whatever they believe."""
-    return max(candidates, key=lambda c: (mix(mix(agent + 1, epoch), c), c))
+    draw = mix(agent + 1, epoch)
+    return max(candidates, key=lambda c: (mix(draw, c), c))
 
 
 class Schedule:

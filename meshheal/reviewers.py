@@ -43,11 +43,14 @@ class ReviewerWatch:
 
     def observe(self, record: ReviewRecord, beat: int) -> list[Sidelined]:
         """Count the votes of a committee. A sidelined reviewer is tried again after `rest` beats."""
+        committee = record.committee is not None and len(record.votes) >= 2
+        if not committee and not self._until:
+            return []
         found = [Sidelined(a, True, 1.0) for a, until in self._until.items() if beat >= until]
         for back in found:
             del self._until[back.agent]
             self._tests.pop(back.agent, None)
-        if record.committee is None or len(record.votes) < 2:
+        if not committee:
             return found
         for agent, vote in record.votes:
             others = [v for a, v in record.votes if a != agent]

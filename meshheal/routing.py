@@ -31,6 +31,7 @@ class Routing:
         self._seed = seed
         self._everyone: dict[AgentId, Neighbour] = {me.id: me, **neighbours}
         self._holders: dict[Ability, tuple[AgentId, ...]] = {}
+        self._families: dict[Ability, frozenset[str]] = {}
         self.load: dict[AgentId, int] = {}
         self.down: dict[AgentId, int] = {}
         """Agents that did not answer, and the beat until which they are left alone."""
@@ -51,6 +52,11 @@ class Routing:
 
         Then a reference can be settled without the agent's like; else it must do with what there is.
         """
+        held_by = self._families.get(ability)
+        if held_by is None:
+            held_by = self._families[ability] = frozenset([self._everyone[a].family for a in self.holders(ability)])
+        if len(held_by) - (family in held_by) < 2:
+            return False
         state = self._beliefs.state
         others = {self._everyone[a].family for a in self.holders(ability) if state(a, ability) != "excluded"}
         others.discard(family)
@@ -68,7 +74,8 @@ class Routing:
     def producers(self, ability: Ability, beat: int) -> list[AgentId]:
         """Eligible producers: holders that are not excluded from the ability and not known to be down."""
         state = self._beliefs.state
-        return [a for a in self.holders(ability) if state(a, ability) != "excluded" and self._up(a, beat)]
+        eligible = [a for a in self.holders(ability) if state(a, ability) != "excluded"]
+        return [a for a in eligible if self._up(a, beat)] if self.down else eligible
 
     def producer_for(self, item: int, ability: Ability, beat: int, tried: Collection[AgentId] = ()) -> AgentId | None:
         """The producer of the task with hash `item`: first of a ranking drawn per (seed, task, agent).

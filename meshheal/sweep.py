@@ -94,7 +94,7 @@ class Sweep(Generic[Job, Result]):
 
 @contextmanager
 def _deaf_to_interrupts() -> Iterator[None]:
-    """Processes started inside never see Ctrl-C, not even while they import: a terminal sends it to all, one answers it."""
+    """Processes started inside never see Ctrl-C, not even while they import: a terminal sends it to all of them."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from msgspec import Struct
 
@@ -28,7 +29,7 @@ class Swap(Struct, frozen=True, tag="swap"):
 
 
 class Crash(Struct, frozen=True, tag="crash"):
-    """The agent's process dies `after` seconds into arrival `at`, and restarts at arrival `back` from its checkpoint."""
+    """The agent's process dies `after` seconds into arrival `at`; at arrival `back` it restarts from its checkpoint."""
 
     agent: AgentId
     at: int
@@ -45,7 +46,7 @@ class Partition(Struct, frozen=True, tag="partition"):
 
 
 class Weather(Struct, frozen=True, tag="weather"):
-    """All links are as `links` says for arrivals `at` <= i < `back`, and as the world declares them before and after."""
+    """All links are as `links` says for arrivals `at` <= i < `back`; before and after, as the world declares them."""
 
     links: LinkProfile
     at: int
@@ -68,7 +69,7 @@ def swap(
 
 
 def check(faults: Sequence[Fault], agents: int) -> None:
-    """Raise `UsageError` where a fault names an agent that is not there, has no window, or two swaps of one agent overlap."""
+    """Raise `UsageError` where a fault has no window or names an agent that is not there, or two swaps overlap."""
     for fault in faults:
         if not 0 <= fault.at < fault.back:
             raise UsageError(f"fault {fault}: needs 0 <= at < back")
@@ -79,6 +80,6 @@ def check(faults: Sequence[Fault], agents: int) -> None:
             if not 0 <= agent < agents:
                 raise UsageError(f"fault at agent {agent}: the topology has agents 0 to {agents - 1}")
     swaps = sorted((f for f in faults if isinstance(f, Swap)), key=lambda f: (f.agent, f.at))
-    for one, two in zip(swaps, swaps[1:], strict=False):
+    for one, two in pairwise(swaps):
         if one.agent == two.agent and two.at < one.back:
             raise UsageError(f"swaps of agent {one.agent} overlap: {one.at}-{one.back} and {two.at}-{two.back}")

@@ -74,11 +74,11 @@ class LocalNetwork:
     async def tell(self, to: Sequence[AgentId], message: Any, timeout: float) -> list[AgentId]:
         run = self._run
         if run.direct and type(message) is Tell:
-            agents = run.agents
-            for agent in to:
-                run.count(self._me, agent, message)
-                for record in message.records:
-                    agents[agent].receive(record, message.cause)
+            agents, cause = run.agents, message.cause
+            run.count_told(self._me, to)
+            for record in message.records:
+                for agent in to:
+                    agents[agent].receive(record, cause)
             return []
         asks = [self._acked(agent, message, timeout) for agent in to]
         acked = await self.gather(asks)
@@ -127,6 +127,7 @@ class LocalRun:
             isinstance(f, Partition | Weather) for f in world.faults
         )
         self._journal = Journal(WORLD, log, lambda: self.loop.now)
+        self._arrivals_per_beat = world.arrivals_per_beat
         self._public = [world.neighbour(a) for a in range(world.size)]
         self._adjacent = [frozenset(n) for n in world.neighbours]
         self.agents: list[Agent] = []
@@ -247,7 +248,7 @@ class LocalRun:
                 case Weather() if index in (fault.at, fault.back):
                     self.links.profile = fault.links if index == fault.at else self.world.links
         self._index = index
-        self.beat = int(index / self.world.arrivals_per_beat)
+        self.beat = int(index / self._arrivals_per_beat)
         if self._crashes and index % _CHECKPOINT_EVERY == 0:
             self._checkpoint()
         wakes = self._wakes
@@ -263,13 +264,21 @@ class LocalRun:
 
     def count(self, sender: AgentId, to: AgentId, message: Any) -> None:
         """Note one message of the protocol for the traffic figures."""
-        traffic = self.traffic
         if type(message) is Tell:
-            traffic.evidence += 1
-        else:
-            traffic.requests += 1
+            self.count_told(sender, (to,))
+            return
+        traffic = self.traffic
+        traffic.requests += 1
         if to not in self._adjacent[sender]:
             traffic.two_hops += 1
+
+    def count_told(self, sender: AgentId, to: Sequence[AgentId]) -> None:
+        """Note evidence on its way to several agents."""
+        traffic, near = self.traffic, self._adjacent[sender]
+        traffic.evidence += len(to)
+        for agent in to:
+            if agent not in near:
+                traffic.two_hops += 1
 
     def spawn(self, owner: AgentId, coro: Coroutine[Any, Any, T]) -> Process[T]:
         """Start work that dies with its agent."""
@@ -316,7 +325,7 @@ class LocalRun:
     def failed(self, agent: AgentId, message: Any, error: Exception) -> None:
         """An exception escaped an agent's own code: visible in the log, and the run is not valid.
 
-        What the harness suffers (no log, no record, a model that cannot be asked this) is not the agent's: it ends the run.
+        What the harness suffers (no log, no record, a model that cannot be asked this) ends the run instead.
         """
         if isinstance(error, (TraceError, ReplayDivergence, UsageError)):
             self.loop.break_off(error)

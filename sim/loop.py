@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Sequence
+from contextlib import suppress
 from heapq import heappop, heappush
 from typing import Any, Generic, TypeVar
 
@@ -175,6 +176,14 @@ class Loop:
         `break_off` was given.
         """
         process = self.spawn(main)
+        try:
+            self._drive(process)
+        except BaseException:
+            self._close_all(process)
+            raise
+        return process.result()
+
+    def _drive(self, process: Process[Any]) -> None:
         ready, timers = self._ready, self._timers
         while not process.done:
             while ready and self._broken is None:
@@ -187,7 +196,18 @@ class Loop:
                 raise Stalled("the network is idle, but the run has not ended: somebody waits for what never comes")
             self.now, _, action = heappop(timers)
             action()
-        return process.result()
+
+    def _close_all(self, main: Process[Any]) -> None:
+        """Stop what an interrupted run leaves suspended, outermost first: left to the garbage collector, which begins
+        anywhere, coroutines complain as they go.
+        """
+        waiting = [getattr(action, "__self__", None) for _, _, action in self._timers]
+        for process in (main, *self._ready, *waiting):
+            if isinstance(process, Process):
+                with suppress(RuntimeError, ValueError):
+                    process._coro.close()
+        self._ready.clear()
+        self._timers.clear()
 
 
 class _Settled:

@@ -97,7 +97,7 @@ def runs_with_exclusion(agent, means, *name, runs=8, rounds=200, **sections):
 
 
 def test_agents_that_stay_well_are_hardly_ever_excluded():
-    assert runs_with_exclusion(None, dict.fromkeys(PEERS, 0.9), "well") <= 1
+    assert runs_with_exclusion(None, dict.fromkeys(PEERS, 0.9), "well") <= 2
 
 
 def test_an_agent_that_was_always_weaker_is_not_excluded():
@@ -223,8 +223,8 @@ def test_what_was_held_counts_once_suspicion_closes():
 
 
 def test_a_suspect_counts_for_no_reference_until_it_is_cleared():
-    beliefs = observer(peers=(1, 2, 3))
-    feed(beliefs, 100, dict.fromkeys((1, 2, 3), 0.9), "before")
+    beliefs = observer()
+    feed(beliefs, 100, dict.fromkeys(PEERS, 1.0), "before")
     until(lambda: beliefs.state(3) == "suspect", beliefs, 0.0)
     assert 3 in beliefs._levels.without
     until(lambda: beliefs.state(3) != "suspect", beliefs, 1.0)

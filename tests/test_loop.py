@@ -236,6 +236,31 @@ def test_the_error_of_the_main_process_comes_out_of_run():
         loop.run(main())
 
 
+def test_an_interrupt_closes_what_is_suspended_from_the_outside_in():
+    loop = Loop()
+    closed = []
+
+    async def waits(name, seconds):
+        try:
+            await loop.sleep(seconds)
+        finally:
+            closed.append(name)
+
+    async def outer():
+        try:
+            await loop.gather([waits("a", 9.0), waits("b", 9.0)])
+        finally:
+            closed.append("outer")
+
+    def interrupt():
+        raise KeyboardInterrupt
+
+    loop.later(1.0, interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        loop.run(outer())
+    assert closed == ["outer", "a", "b"]
+
+
 def test_a_hundred_thousand_waits_in_a_row_do_not_grow_the_stack():
     loop = Loop()
 

@@ -17,6 +17,7 @@ from meshheal.sweep import Message, Report, Sweep
 from sim.swarm import Verdict, run
 from sim.swarm.sometimes import SOMETIMES
 
+CORES = os.cpu_count() or 1
 ENOUGH = 200
 """Worlds after which everything that sometimes happens must have happened."""
 TWICE_EVERY = 10
@@ -24,13 +25,15 @@ TWICE_EVERY = 10
 _SHOWN = 5
 """Violations of one world that are printed."""
 
+ParallelOption = Annotated[int, typer.Option("--parallel", help="Worlds at a time; 0: in this process.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the findings as JSON to standard output.")]
+
 
 def swarm(
     seeds: Annotated[int, typer.Option("--seeds", help="Number of worlds.")] = ENOUGH,
     first: Annotated[int, typer.Option("--first", help="Seed of the first world.")] = 0,
     seed: Annotated[int | None, typer.Option("--seed", help="Run this one world, twice.")] = None,
-    parallel: Annotated[int, typer.Option("--parallel", help="Worlds at a time; 0: in this process.")] = os.cpu_count() or 1,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON to standard output.")] = False,
+    parallel: ParallelOption = CORES, as_json: JsonOption = False,
 ) -> None:
     """Draw worlds, run and check them. Exit 0: all held, 1: something did not, 3: there was nothing to judge."""
     if seeds < 1 or parallel < 0:
@@ -103,7 +106,10 @@ def summary(verdicts: list[Verdict]) -> dict[str, Any]:
         "sometimes": {name: len(where) for name, where in sometimes.items()},
         "never_seen": never, "sometimes_checked": len(verdicts) >= ENOUGH,
         "failed": [
-            {"seed": v.seed, "world": v.world, "violations": msgspec.to_builtins(v.violations), "repeat": repeat(v.seed)}
+            {
+                "seed": v.seed, "world": v.world, "violations": msgspec.to_builtins(v.violations),
+                "repeat": repeat(v.seed),
+            }
             for v in failed
         ],
         "exit": 1 if failed or never else 3 if not reviewed else 0,
@@ -115,8 +121,12 @@ def repeat(seed: int) -> str:
     return f"meshheal swarm --seed {seed}"
 
 
+def say(text: str) -> None:
+    """A line for people: standard output is the JSON's."""
+    print(text, file=sys.stderr)
+
+
 def _print(verdicts: list[Verdict], findings: dict[str, Any], full: bool) -> None:
-    say = lambda text: print(text, file=sys.stderr)  # noqa: E731
     for v in verdicts:
         if not v.violations and not full:
             continue

@@ -21,7 +21,7 @@ class Violation(Struct, frozen=True):
     def line(self) -> str:
         """One line: check, description, task, events as node.incarnation.seq."""
         ids = ", ".join(".".join(map(str, e)) for e in self.events)
-        return f"{self.check}: {self.what}{f' [task {self.task}]' if self.task else ''}{f' (events {ids})' if ids else ''}"
+        return f"{self.check}: {self.what}" + f" [task {self.task}]" * bool(self.task) + f" (events {ids})" * bool(ids)
 
 
 class Ground(Struct):
@@ -60,7 +60,7 @@ class Views:
         elif type(event) is Restarted:
             for pairs in (self.states, self.partly):
                 for pair in [p for p in pairs if p[0] == event.agent]:
-                    del pairs[pair]  # type: ignore[attr-defined]
+                    del pairs[pair]
 
     def excludes(self, observer: AgentId, agent: AgentId, ability: Ability) -> bool:
         """Whether the observer excludes the agent from an ability."""

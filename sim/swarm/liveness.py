@@ -54,7 +54,8 @@ class _Pair(Struct):
     """
     left: list[int] = field(default_factory=list)
     """Arrivals at which the agent left `excluded`."""
-    entered: list[int] = field(default_factory=list)
+    turns: list[int] = field(default_factory=list)
+    """Arrivals at which anything of it was excluded or taken back: the tests start anew."""
     withheld: list[int] = field(default_factory=list)
 
 
@@ -83,9 +84,11 @@ class Story:
             before = self._excluded(event.node, event.agent)
             self.views(event)
             after = self._excluded(event.node, event.agent)
-            if before != after:
-                pair = self.pair(event.node, event.agent)
-                (pair.entered if after else pair.left).append(self.index)
+            pair = self.pair(event.node, event.agent)
+            if before and not after:
+                pair.left.append(self.index)
+            if "excluded" in (event.before, event.to):
+                pair.turns.append(self.index)
             return
         self.views(event)
         match event:
@@ -156,13 +159,15 @@ def nominal(settings: config.Detector, streams: int) -> float:
     """ARL0 of an observer's test by its settings: calibrated levels are proportional to it, `arl0` at the default."""
     if settings.threshold == "guaranteed":
         return settings.arl0 * streams
-    return settings.arl0 * settings.exclude_at / config.Detector.model_fields["exclude_at"].default
+    default: float = config.Detector.model_fields["exclude_at"].default
+    return settings.arl0 * settings.exclude_at / default
 
 
 def liveness(
-    ground: Ground, events: Iterable[Event], phases: Phases, settings: config.Detector, weak: frozenset[AgentId] = frozenset()
+    ground: Ground, events: Iterable[Event], phases: Phases, settings: config.Detector,
+    weak: frozenset[AgentId] = frozenset(),
 ) -> Judged:
-    """Judge every pair of observer and agent that was degraded when the network had healed, and every recovered agent."""
+    """Judge all pairs of observer and agent degraded when the network had healed, and every recovered agent."""
     story = Story(ground, weak, settings.min_peers)
     detection: tuple[Counter[str], list[Violation]] | None = None
     for event in events:
@@ -188,7 +193,8 @@ def _found(story: Story, phases: Phases, settings: config.Detector) -> tuple[Cou
             fate, why = _fate(story, episode, observer, ill, phases, settings, oracles)
             fates[fate] += 1
             if fate == "missed":
-                what = f"agent {observer} never excluded agent {episode.agent}, degraded since arrival {episode.at}: {why}"
+                what = f"agent {observer} never excluded agent {episode.agent}, degraded since arrival {episode.at}"
+                what += f": {why}"
                 found.append(Violation("degraded-are-excluded", what, (episode.started,)))
     return fates, found
 
@@ -201,8 +207,8 @@ def _fate(
     excluded = story.views.excludes_all(observer, agent, story.ground.abilities[agent])
     if excluded or any(i >= phases.heal for i in pair.left):
         return "excluded", ""
-    begin = max([episode.at, *(i for i in pair.left if i >= episode.at)])
-    if any(i >= begin for i in pair.withheld):
+    begin = max([episode.at, *(i for i in pair.turns if i >= episode.at)])
+    if any(i >= episode.at for i in pair.withheld):
         return "withheld", ""
     peers = [n for n in story.ground.neighbours[observer] if n != agent]
     sound = sum(n not in ill for n in peers)
@@ -217,7 +223,9 @@ def _fate(
         return "oracle silent", ""
     if strongest < SLACK:
         return "in doubt", ""
-    return "missed", f"an oracle at equal ARL0 has {strongest:.2g} times the log evidence it needs, from {len(records)} records"
+    return "missed", (
+        f"an oracle at equal ARL0 has {strongest:.2g} times the log evidence it needs, from {len(records)} records"
+    )
 
 
 def _returned(story: Story) -> tuple[int, list[Violation]]:
@@ -226,8 +234,9 @@ def _returned(story: Story) -> tuple[int, list[Violation]]:
     recovered = [e for e in last.values() if e.back is not None]
     for episode in recovered:
         for observer in story.watchers(episode.agent):
-            held = [a for a in story.ground.abilities[episode.agent] if story.views.excludes(observer, episode.agent, a)]
+            abilities = story.ground.abilities[episode.agent]
             pair = story.pair(observer, episode.agent)
+            held = any(story.views.excludes(observer, episode.agent, a) for a in abilities)
             if held and not any(i >= (episode.back or 0) for i in pair.left):
                 what = f"agent {observer} still excludes agent {episode.agent}, well since arrival {episode.back}"
                 found.append(Violation("recovered-are-back", what, (episode.started,)))

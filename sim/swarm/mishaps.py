@@ -15,7 +15,8 @@ KINDS = ("gross", "gross", "gross", "short", "flapping", "mild", "reviewing", "p
 
 
 def degradations(
-    d: Draws, neighbours: Sequence[Sequence[AgentId]], healthy: Sequence[str], begin: int, heal: int, end: int, beat: float
+    d: Draws, neighbours: Sequence[Sequence[AgentId]], healthy: Sequence[str], begin: int, heal: int, end: int,
+    beat: float,
 ) -> list[Fault]:
     """Backend swaps. Lasting ones go on until `end`, so that the network has a healed stretch to find them in; agents
     that run on a weak model anyway are left alone.
@@ -66,7 +67,8 @@ def _flaps(d: Draws, agent: AgentId, to: str, begin: int, heal: int, end: int, b
 
 
 def _correlated(
-    d: Draws, neighbours: Sequence[Sequence[AgentId]], able: Sequence[AgentId], begin: int, heal: int, end: int, beat: float
+    d: Draws, neighbours: Sequence[Sequence[AgentId]], able: Sequence[AgentId], begin: int, heal: int, end: int,
+    beat: float,
 ) -> list[Fault]:
     """A whole neighbourhood falls at once, or within a few beats."""
     centre = d.index(len(neighbours))

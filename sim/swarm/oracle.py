@@ -1,9 +1,10 @@
 """The oracle that liveness is judged by: a CUSUM that knows how healthy and degraded agents of this world score.
 
 It tests with the same margin as the protocol, whose null hypothesis is "the mean is at least b - drop, whatever the
-distribution". Against such a null the likelihood ratio of degraded scores d is taken to the nearest distribution in it,
-which is d(s) / (1 + bet (b - drop - s)) with the bet that maximises the mean log of the denominator (Honda and Takemura,
-COLT 2010): so the optimal ratio is 1 + bet (b - drop - s), with b and the bet known instead of estimated and mixed.
+distribution". Against such a null the likelihood ratio of degraded scores d is taken to the nearest distribution in
+it, which is d(s) / (1 + bet (b - drop - s)) with the bet that maximises the mean log of the denominator (Honda and
+Takemura, COLT 2010): so the optimal ratio is 1 + bet (b - drop - s), with b and the bet known instead of estimated
+and mixed.
 """
 
 from __future__ import annotations

@@ -72,7 +72,8 @@ class Seen:
             return
         self._beat = beat
         if self._down:
-            shut_out = {a for (o, a), state in self._views.states.items() if state == "excluded" and o not in self._down}
+            states = self._views.states.items()
+            shut_out = {a for (o, a), state in states if state == "excluded" and o not in self._down}
             self.counts["prober down"] += sum(
                 on_duty(a, beat, self.ground.neighbours[a]) in self._down for a in shut_out
             )

@@ -79,20 +79,21 @@ def run(seed: int, twice: bool = False) -> Verdict:
 def _execute(world: World, log: MemoryLog) -> tuple[list[Violation], LocalRun]:
     limit = _EVENTS_PER_TASK * len(world.tasks)
 
-    def bounded(event: Event) -> None:
+    def bounded(_: Event) -> None:
         if len(log.events) > limit:
             raise _Runaway
 
     log.subscribe(bounded)
     runner = LocalRun(world, log)
-    last = lambda: tuple(e.id for e in log.events[-2:])  # noqa: E731
     try:
         runner.run()
     except Stalled as error:
-        return [Violation("no-task-hangs", str(error), last())], runner
+        what = str(error)
     except _Runaway:
-        return [Violation("no-task-hangs", f"{limit} events and no end", last())], runner
-    return [], runner
+        what = f"{limit} events and no end"
+    else:
+        return [], runner
+    return [Violation("no-task-hangs", what, tuple(e.id for e in log.events[-2:]))], runner
 
 
 def _agreement(runner: LocalRun, events: Iterable[Event]) -> list[Violation]:

@@ -1,7 +1,7 @@
 """A world drawn from a seed: its network, models, settings, stream and faults; phases calm, faults, heal, quiet.
 
-The seed draws the *rates* and kinds of what goes wrong first and the single faults after (swarm testing: Groce and others,
-2012), so that some worlds have none of a kind and others plenty.
+The seed draws the *rates* and kinds of what goes wrong first and the single faults after (swarm testing: Groce and
+others, 2012), so that some worlds have none of a kind and others plenty.
 """
 
 from __future__ import annotations
@@ -63,12 +63,14 @@ class Drawn(Struct, frozen=True):
     def describe(self) -> str:
         """The world in two lines."""
         names = [m.removeprefix("synthetic/") for m in self.healthy]
-        stream = f"closed({self.stream.in_flight})" if isinstance(self.stream, Closed) else f"poisson({self.stream.rate:.3g})"
-        p = self.phases
-        settings = " ".join(f"{s}.{k}={v}" for s, values in self.settings.items() for k, v in values.items())
+        s, p = self.stream, self.phases
+        stream = f"closed({s.in_flight})" if isinstance(s, Closed) else f"poisson({s.rate:.3g})"
+        faults = "; ".join(_told(f) for f in self.faults) or "none"
+        settings = " ".join(f"{name}.{k}={v}" for name, values in self.settings.items() for k, v in values.items())
         return (
-            f"{self.topology} per_agent={self.per_agent} {'+'.join(names)} {stream} phases {p.faults}/{p.heal}/{p.quiet}/{p.end} "
-            f"latency={self.links.latency:.2g} faults: {'; '.join(_told(f) for f in self.faults) or 'none'}\n  {settings}"
+            f"{self.topology} per_agent={self.per_agent} {'+'.join(names)} {stream} "
+            f"phases {p.faults}/{p.heal}/{p.quiet}/{p.end} latency={self.links.latency:.2g} faults: {faults}\n"
+            f"  {settings}"
         )
 
 
@@ -77,7 +79,8 @@ def _told(fault: Fault) -> str:
     match fault:
         case Swap():
             roles = f" roles={','.join(fault.roles)}" if fault.roles else ""
-            return f"{'swap' if fault.degraded else 'placebo'} {fault.agent}->{fault.to.removeprefix('synthetic/')} {span}{roles}"
+            kind, to = "swap" if fault.degraded else "placebo", fault.to.removeprefix("synthetic/")
+            return f"{kind} {fault.agent}->{to} {span}{roles}"
         case Crash():
             return f"crash {fault.agent} {span}"
         case Partition():
@@ -103,8 +106,8 @@ def draw(seed: int) -> Drawn:
     )
     latency = (0.0, 0.0, 0.0, 0.02, 0.3)[d.index(5)]
     return Drawn(
-        seed, topology, per_agent, healthy, phases, _stream(d, beat), LinkProfile(latency, 0.3 if latency else 0.0), faults,
-        _settings(d),
+        seed, topology, per_agent, healthy, phases, _stream(d, beat), LinkProfile(latency, 0.3 if latency else 0.0),
+        faults, _settings(d),
     )
 
 
@@ -112,9 +115,9 @@ def _topology(d: Draws, seed: int) -> str:
     u = d.uniform()
     if u < 0.35:
         n = 6
-    elif u < 0.72:
+    elif u < 0.75:
         n = 7 + d.index(6)
-    elif u < 0.95:
+    elif u < 0.97:
         n = 13 + d.index(12)
     else:
         n = 25 + d.index(36)
@@ -137,7 +140,7 @@ def _topology(d: Draws, seed: int) -> str:
 
 def _phases(d: Draws, beat: float) -> Phases:
     """Lengths in beats, so that observers see about as much in a large network as in a small one."""
-    lengths = (40 + d.index(20), 40 + d.index(25), 50 + d.index(20), 70 + d.index(20))
+    lengths = (40 + d.index(15), 40 + d.index(20), 50 + d.index(20), 80 + d.index(20))
     at, starts = 0.0, list[int]()
     for length in lengths:
         at += length * beat
@@ -146,8 +149,8 @@ def _phases(d: Draws, beat: float) -> Phases:
 
 
 def _healthy(d: Draws) -> tuple[str, ...]:
-    """Models of the healthy agents, given out in turn: one family, several strong models, or three families of which one
-    is much weaker.
+    """Models of the healthy agents, given out in turn: one family, several strong models, or three families of which
+    one is much weaker.
     """
     u = d.uniform()
     if u < 0.45:
@@ -230,7 +233,8 @@ def build(drawn: Drawn) -> World:
         return models[name]
 
     return World(
-        neighbours=graph.neighbours, abilities=[graph.held(a) for a in range(len(graph))], tasks=tasks, sheet=workload.sheet,
+        neighbours=graph.neighbours, abilities=[graph.held(a) for a in range(len(graph))], tasks=tasks,
+        sheet=workload.sheet,
         healthy=[drawn.healthy[a % len(drawn.healthy)] for a in range(len(graph))], outside=WEAK, model=model,
         settings=Settings.model_validate(drawn.settings), method=find("meshheal").settle, seed=drawn.seed,
         faults=drawn.faults, links=drawn.links, stream=drawn.stream,
