@@ -189,10 +189,10 @@ def frontier(seeds: int, parallel: int, data: str | None) -> bool:
     del data
     print(f"delay against probe calls, staggered, simulated models, {seeds} seeds:")
     base = declared("staggered_math", seeds, methods=("meshheal",), twin=False)
-    for background in (0.05, 0.15, 0.3, 0.45, 0.8):
+    for budget in (0.2, 0.4, 0.6, 0.8, 1.2):
         for burst in (0, 4):
-            e = replace(base, settings={"recovery": {"background": background, "burst": burst}})
-            print(f"  {line(f'background {background}, burst {burst}', sweep(e, parallel)['meshheal'])}", flush=True)
+            e = replace(base, settings={"recovery": {"budget": budget, "burst": burst}})
+            print(f"  {line(f'budget {budget}, burst {burst}', sweep(e, parallel)['meshheal'])}", flush=True)
     return True
 
 

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from meshheal import answers, prompts, reply
-from meshheal.beliefs import Change, Moved, Neighbour, Shadowed, Withheld
+from meshheal.beliefs import Beliefs, Change, Moved, Neighbour, Shadowed, Withheld
 from meshheal.calls import Caller
 from meshheal.config import Settings
 from meshheal.errors import InternalError, NetworkError

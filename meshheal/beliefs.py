@@ -213,6 +213,9 @@ class Beliefs:
         """b of the design: level of the peers plus own offset, in [0, 1]; None without a reference."""
         level = self._levels.expected(record, self._settings.detector.min_peers)
         if level is None:
+            # With all peers set aside nobody would be tested, nobody cleared, and the observer blind for good.
+            level = self._levels.before(record, self._settings.detector.min_peers)
+        if level is None:
             return None
         own = self.opinions[record.producer].offset.value(stratum_of(record), record.ability)
         return min(max(level + own, 0.0), 1.0)
@@ -379,10 +382,11 @@ class Beliefs:
         """Only probes speak for what is excluded: ordinary work was judged before the exclusion was known."""
         if record.channel != "probe":
             return []
+        if expected is None and record.family == "other":
+            # Nobody near was probed so. An agent agrees with its like at least as often: that returns it no sooner.
+            expected = self.expected(replace(record, family="own"))
         if expected is None:
-            expected = self._stand_in(record)
-        if expected is None:
-            return []
+            expected = 1.0  # nobody to compare with at all: the most that can be asked returns no sooner either
         at = self._settings.recovery.return_at
         found: list[Finding] = []
         by_ability = _tested(opinion.returning, record.ability, self._settings).update(record.score, expected)
@@ -403,19 +407,6 @@ class Beliefs:
                     opinion.excluded_abilities.add(ability)
                     found.append(Change(record.producer, ability, opinion.state, "excluded", opinion.evidence, "still failing"))
         return found
-
-    def _stand_in(self, record: ReviewRecord) -> float | None:
-        """What to expect of an excluded agent's probe where too few peers in good standing have been probed so.
-
-        Their level among their like, which is no lower, returns nobody sooner; failing that, what peers that are set aside
-        now did before. Without a stand-in an agent whose peers fell with it could never come back.
-        """
-        alike = replace(record, family="own") if record.family == "other" else record
-        level = self.expected(alike)
-        for known in (record, alike):
-            if level is None:
-                level = self._levels.before(known, self._settings.detector.min_peers)
-        return level
 
     def _ability_back(self, opinion: Opinion, agent: AgentId, ability: Ability, found: list[Finding]) -> None:
         # What stands against the agent in other abilities must not close this one again at once.

@@ -82,10 +82,10 @@ class Detector(Section):
     kind: DetectorKind = Field("e-cusum", description="The sequential test that convicts.")
     shadow: tuple[DetectorKind, ...] = Field((), description=(
         "Detectors that read the same evidence and only report what they would have done."))
-    bets: tuple[float, ...] = Field((0.5, 1.0, 2.0, 4.0), min_length=1, description=(
+    bets: tuple[float, ...] = Field((0.6, 1.4, 3.0), min_length=1, description=(
         "Stakes of the mixture, per unit of score where the expected level is 1/2, more where scores vary less. Small ones find mild "
         "degradation, large ones find gross degradation sooner."))
-    drop: float = Field(0.1, gt=0, lt=1, description=(
+    drop: float = Field(0.12, gt=0, lt=1, description=(
         "Smallest fall of the mean score (0..1) worth acting on. Lower finds milder degradation, and takes longer to rule out chance."))
     shift: float = Field(0.3, gt=0, lt=1, description=(
         "Fall of the mean score (0..1) that the Bernoulli and Gaussian CUSUM are tuned to. Slower for smaller and for much larger ones."))
@@ -93,10 +93,10 @@ class Detector(Section):
         "Scores that ewma, beta-reputation, outlier-ejection and fixed-threshold look back on. More is steadier and slower."))
     level: float = Field(0.6, gt=0, le=1, description=(
         "Mean score below which fixed-threshold finds evidence. Higher finds milder degradation and blames weak healthy agents."))
-    suspect_at: float = Field(1.6, gt=1, description=(
+    suspect_at: float = Field(2.5, gt=1, description=(
         "Evidence (1 is none) from which an agent is suspect. Lower reacts to a single bad score and spends more probes on healthy agents."))
-    clear_at: float = Field(1.2, ge=1, description="Evidence at or below which suspicion closes. Must be below suspect_at.")
-    exclude_at: float = Field(60.0, gt=1, description=(
+    clear_at: float = Field(1.5, ge=1, description="Evidence at or below which suspicion closes. Must be below suspect_at.")
+    exclude_at: float = Field(200.0, gt=1, description=(
         "Evidence from which an agent is excluded, per stream the observer watches. Higher means fewer false exclusions and a longer delay (by log of it)."))
     threshold: Literal["calibrated", "guaranteed"] = Field("calibrated", description=(
         "calibrated: exclude_at times streams, set from measured ARL0. guaranteed: arl0 times streams with the Shiryaev-Roberts form."))
@@ -105,7 +105,7 @@ class Detector(Section):
     own_offset: bool = Field(True, description="Whether an agent is compared with its own long-run distance from its peers.")
     own_offset_max: float = Field(0.25, ge=0, le=1, description=(
         "Largest distance below its peers that an agent may get used to. Higher excuses slow decay."))
-    own_offset_prior: float = Field(12.0, gt=0, description=(
+    own_offset_prior: float = Field(40.0, gt=0, description=(
         "Observations' worth of belief that an agent is like its peers. Higher adapts slower."))
     pool_prior: float = Field(8.0, gt=0, description=(
         "Observations' worth of belief that a task kind is like its ability, and an ability like all."))
@@ -129,25 +129,27 @@ class Recovery(Section):
 
     bank_size: int = Field(64, ge=1, description="References an agent keeps.")
     bank_age: int = Field(1000, ge=1, description="Beats (mean inter-arrival times) after which a reference is dropped.")
-    background: float = Field(0.4, ge=0, le=4, description=(
-        "Probes of healthy neighbours per task an agent coordinates. More find a fault sooner and cost one call each."))
+    budget: float = Field(0.82, ge=0, le=4, description=(
+        "Calls for probing (probes, their references and reviews) per task an agent coordinates. Bursts and probes of excluded "
+        "agents come first and may exceed it for a while; background probes of healthy neighbours take what is left. More "
+        "finds a fault sooner."))
     burst: int = Field(4, ge=0, description=(
         "Most probes of a suspect per beat; a burst ends as soon as the evidence decides. 0 waits for ordinary work."))
-    probe_every: float = Field(2.0, gt=0, description="Beats between probes of an excluded agent.")
+    probe_every: float = Field(3.0, gt=0, description="Beats between probes of an excluded agent.")
     backoff: float = Field(1.3, ge=1, description="Factor on the interval after each failed probe.")
     backoff_max: float = Field(4.0, gt=0, description="Longest interval between probes of an excluded agent, in beats.")
     compare: bool = Field(True, description="Judge probes by comparing answers where they compare; False: always by a reviewer.")
-    return_bets: tuple[float, ...] = Field((1.0, 2.0, 3.0), min_length=1, description="Bets of the test that reinstates.")
+    return_bets: tuple[float, ...] = Field((0.8, 1.6), min_length=1, description="Bets of the test that reinstates.")
     return_margin: float = Field(0.35, gt=0, lt=1, description=(
         "Reinstate when the probes beat the expected level minus this. Larger returns sooner, and returns weaker agents."))
-    return_at: float = Field(20.0, gt=1, description=(
+    return_at: float = Field(25.0, gt=1, description=(
         "Evidence that reinstates. Higher avoids premature returns and delays true ones."))
     probation: int = Field(3, ge=0, description="Reviewed outputs with mandatory committee after a return.")
     tranche: int = Field(24, ge=4, description=(
         "References frozen for the group alarm; the level on them is learnt from as many probes."))
     correlated_drop: float = Field(0.15, gt=0, lt=1, description="Fall of a whole group worth an alarm.")
     correlated_at: float = Field(200.0, gt=1, description="Evidence that raises the group alarm.")
-    calibrate_reviewers: float = Field(0.1, ge=0, le=1, description=(
+    calibrate_reviewers: float = Field(0.05, ge=0, le=1, description=(
         "Share of compared probes that are also reviewed, to learn whether reviewers tell right from wrong."))
 
 

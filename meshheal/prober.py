@@ -28,6 +28,8 @@ class Prober:
         self._settings = agent.settings.recovery
         self.bank = Bank(self._settings, agent.routing.mixed)
         self._candidates: list[Candidate] = []
+        self._allowance = 0.0
+        """Calls that may be spent on background probes; below 0 while bursts have spent more."""
         self.calibration = Calibration()
         self._draws = Stream(seed, "prober", agent.id)
         self._schedules: dict[AgentId, Schedule] = {}
@@ -46,9 +48,10 @@ class Prober:
     # --- when ----------------------------------------------------------------------------------------------------
 
     async def background(self) -> None:
-        """After a task of one's own: with the set frequency, probe a healthy neighbour, the one it is most in doubt about."""
-        for _ in range(int(self._settings.background + self._draws.uniform())):
-            beliefs = self._agent.beliefs
+        """After a task of one's own: with what is left of the budget, probe the healthy neighbour most in doubt."""
+        self._allowance = min(max(self._allowance, -_DEBT) + self._settings.budget, _SAVINGS)
+        while self._allowance >= 1.0:
+            before, beliefs = self._allowance, self._agent.beliefs
             healthy = [
                 a for a in self._agent.neighbours
                 if beliefs.state(a) in ("healthy", "probation") and a not in self._agent.routing.down
@@ -56,6 +59,8 @@ class Prober:
             for agent in beliefs.most_in_doubt(healthy)[:3]:
                 if await self.probe(agent, "background"):
                     break
+            if self._allowance == before:
+                return
 
     def changed(self, agent: AgentId, to: State) -> None:
         """A belief changed: suspects get bursts, excluded agents a schedule, healthy ones neither."""
@@ -170,6 +175,7 @@ class Prober:
             barred = {a.model_of(b) for b in agreed} | {family} if mixed else set()
             if helper in agreed or a.model_of(helper) in barred:
                 continue
+            self._allowance -= 1.0
             try:
                 done = await a.ask(helper, Produce(task, "probe", n=_RESTOCK))
             except NetworkError:
@@ -218,6 +224,7 @@ class Prober:
             return False
         again = agent in reference.answered
         reference.answered.add(agent)
+        self._allowance -= 1.0
         try:
             done = await a.ask(agent, Produce(reference.task, "probe", n=beat if again else 0))
         except NetworkError:
@@ -265,6 +272,7 @@ class Prober:
         a = self._agent
         beat = a.network.beat()
         for reviewer in a.routing.reviewers_for(number(task.id), task.ability, answer.producer, beat, beat)[:2]:
+            self._allowance -= 1.0
             try:
                 reviewed: Reviewed = await a.ask(reviewer, ReviewIt(task, answer, n=beat, cause=cause, probing=True))
             except NetworkError:
@@ -292,13 +300,14 @@ class Prober:
 
     def state(self) -> Any:
         return {
-            "candidates": [[c.task, list(c.values.items()), sorted(c.answered), list(c.disputed)] for c in self._candidates],
+            "allowance": self._allowance, "candidates": [[c.task, list(c.values.items()), sorted(c.answered), list(c.disputed)] for c in self._candidates],
             "bank": self.bank.state(), "calibration": self.calibration.state(), "draws": self._draws.state(),
             "schedules": [[a, s.state()] for a, s in self._schedules.items()],
         }
 
     def restore(self, state: Any) -> None:
         """Continue, and plan anew: plans are not state, they follow from it."""
+        self._allowance = state["allowance"]
         self.bank.restore(state["bank"])
         self._candidates = [
             Candidate(t, dict(map(tuple, v)), set(a), tuple(d)) for t, v, a, d in state["candidates"]
@@ -315,6 +324,10 @@ class Prober:
                 self._plan(agent)
 
 
+_SAVINGS = 2.0
+"""Calls an agent can save up for background probes."""
+_DEBT = 40.0
+"""Calls above its budget that an agent makes up for later; what bursts spend beyond is forgiven."""
 _HAND_OVERS = 4
 """Neighbours that are asked in turn to probe where one has no reference left."""
 _RESTOCK = 2

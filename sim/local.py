@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from heapq import heappop, heappush
 from math import ceil, log
 from typing import Any, TypeVar
@@ -113,7 +113,11 @@ class LocalNetwork:
 class LocalRun:
     """A world in this process. `run()` takes the whole stream through it."""
 
-    def __init__(self, world: World, log: Log, progress: Callable[[int], None] = lambda _: None) -> None:
+    def __init__(
+        self, world: World, log: Log, progress: Callable[[int], None] = lambda _: None,
+        enough: Callable[[int], bool] = lambda _: False,
+    ) -> None:
+        """`progress` is told the index of each task that ended; `enough` ends the stream before an arrival."""
         self.world = world
         self.loop = Loop()
         self.log = log
@@ -122,6 +126,7 @@ class LocalRun:
         self.traffic = Traffic()
         self.links = Links(world.links, world.seed)
         self._progress = progress
+        self._enough = enough
         self._crashes = any(isinstance(f, Crash) for f in world.faults)
         self.direct = world.links.perfect and not self._crashes and not any(
             isinstance(f, Partition | Weather) for f in world.faults
@@ -172,17 +177,23 @@ class LocalRun:
             await self._poisson(self.world.stream)
         await self._drain()
 
+    def _arrivals(self) -> Iterator[tuple[int, Task]]:
+        for index, task in enumerate(self.world.tasks):
+            if self._enough(index):
+                return
+            yield index, task
+
     async def _closed(self, in_flight: int) -> None:
         if in_flight == 1:
-            for index, task in enumerate(self.world.tasks):
+            for index, task in self._arrivals():
                 await self._advance(index)
                 await self._task(index, task)
                 await self._drain()
             return
-        numbered = iter(enumerate(self.world.tasks))
+        arrivals = self._arrivals()
 
         async def lane() -> None:
-            for index, task in numbered:
+            for index, task in arrivals:
                 await self._advance(index)
                 await self._task(index, task)
 
@@ -191,7 +202,7 @@ class LocalRun:
     async def _poisson(self, stream: Poisson) -> None:
         draws = Draws(self.world.seed, "arrivals")
         processes = []
-        for index, task in enumerate(self.world.tasks):
+        for index, task in self._arrivals():
             await self.loop.sleep(-log(1.0 - draws.uniform()) / stream.rate)
             await self._advance(index)
             processes.append(self.loop.spawn(self._task(index, task)))

@@ -24,7 +24,7 @@ FAMILIES = ("one", "two", "three", "two", "three", "one")
 LETTERS = AnswerForm("choice", ("A", "B", "C", "D"))
 RIGHT, WRONG = "The answer is (A).", "The answer is (B)."
 QUIET = {
-    "recovery": {"background": 0.0, "burst": 0, "calibrate_reviewers": 0.0},
+    "recovery": {"budget": 0.0, "burst": 0, "calibrate_reviewers": 0.0},
 }
 """Settings under which nothing is called but what a task itself needs."""
 

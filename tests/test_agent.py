@@ -22,7 +22,7 @@ from sim.faults import swap
 from sim.local import LocalRun
 from sim.workloads import AnswerSheet
 
-PROBING = {"background": 0.5, "burst": 4}
+PROBING = {"budget": 0.5, "burst": 4}
 
 
 def degraded(n=200, agent=2, at=60, back=120, **options):
@@ -180,7 +180,7 @@ def test_a_probe_never_goes_to_an_agent_that_helped_to_settle_its_reference(heal
 
 
 def test_with_three_families_in_good_standing_a_reference_never_comes_from_the_probed_agents_own():
-    played = Played(make_world(150, settings={"recovery": {"background": 1.0}}))
+    played = Played(make_world(150, settings={"recovery": {"budget": 1.0}}))
     banked = {(e.node, e.task): e.families for e in played.of(ReferenceBanked)}
     assert len(played.of(Probed)) > 100
     for probed in played.of(Probed):
@@ -239,7 +239,7 @@ def test_suspicion_brings_a_burst_of_probes_no_longer_than_allowed(healed):
 
 
 def test_without_bursts_and_background_nobody_healthy_is_probed():
-    played = Played(degraded(settings={"recovery": {"background": 0.0, "burst": 0}}))
+    played = Played(degraded(settings={"recovery": {"budget": 0.0, "burst": 0}}))
     assert {e.motive for e in played.of(Probed)} <= {"recovery"}
 
 

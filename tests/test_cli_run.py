@@ -136,12 +136,12 @@ def test_options_change_what_is_run(run, script, tmp_path):
 
 def test_settings_of_a_file_are_overridden_by_the_command_line(tmp_path):
     file = tmp_path / "s.toml"
-    file.write_text("[recovery]\nburst = 3\nbackground = 0.2\n[detector]\nkind = 'ewma'\n")
+    file.write_text("[recovery]\nburst = 3\nbudget = 0.2\n[detector]\nkind = 'ewma'\n")
     found = overrides(
         {"recovery": {"burst": 1, "probation": 5}}, ["recovery.burst=2", "detector.shadow=['e-sr']"], file
     )
     assert found == {
-        "recovery": {"burst": 2, "probation": 5, "background": 0.2},
+        "recovery": {"burst": 2, "probation": 5, "budget": 0.2},
         "detector": {"kind": "ewma", "shadow": ["e-sr"]},
     }
 

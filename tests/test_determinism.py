@@ -179,7 +179,7 @@ def test_no_request_tells_a_model_that_it_is_swapped_probed_or_suspected(script)
             120,
             script=script,
             faults=[swap(2, "foul-z", 10, 100)],
-            settings={"recovery": {"burst": 4, "background": 0.5}},
+            settings={"recovery": {"burst": 4, "budget": 0.5}},
         )
     )
     texts = {m.content for r in script.asked for m in r.messages}

@@ -67,7 +67,7 @@ def test_entry_agents_are_drawn_by_seed():
 
 @pytest.mark.parametrize("stream", [Closed(4), Poisson(0.5), Poisson(5.0)])
 def test_every_task_ends_once_with_many_in_flight_too(stream):
-    played = Played(make_world(50, stream=stream, settings={"recovery": {"background": 0.5}}))
+    played = Played(make_world(50, stream=stream, settings={"recovery": {"budget": 0.5}}))
     ends_once(played, 50)
     times = {e.task: e.t for e in played.of(TaskArrived)}
     ends = {e.task: e.t for e in played.of(TaskSettled)}
@@ -400,7 +400,7 @@ def test_an_exception_while_probing_does_not_end_the_run_either(monkeypatch, lin
     script.say(WRONG, "produce", 2)
     script.say(WRONG, "probe", 2)
     played = Played(
-        make_world(60, script=script, links=links, settings={**QUICK, "recovery": {"burst": 4, "background": 0.0}})
+        make_world(60, script=script, links=links, settings={**QUICK, "recovery": {"burst": 4, "budget": 0.0}})
     )
     ends_once(played, 60)
     assert len(played.of(AgentFailed)) == 1

@@ -417,7 +417,7 @@ def test_methods_see_the_same_producers_and_answers_for_the_same_tasks(world):
 
 def test_the_plain_form_probes_nobody_in_the_background_and_has_its_probes_reviewed():
     seed = find("meshheal-seed").settings(Settings())
-    assert seed.recovery.background == 0
+    assert seed.recovery.budget == 0
     assert seed.recovery.burst == 0
     assert seed.recovery.compare is False
     assert seed.detector.own_offset is False

@@ -32,7 +32,7 @@ _ALL = (
     Named("meshheal", meshheal.settle, {}, "the protocol"),
     Named(
         "meshheal-seed", meshheal.settle,
-        {"detector": {"own_offset": False}, "recovery": {"burst": 0, "background": 0.0, "compare": False}},
+        {"detector": {"own_offset": False}, "recovery": {"burst": 0, "budget": 0.0, "compare": False}},
         "the paper's plain form: no own offset, no bursts, no background probes, probes are reviewed",
     ),
     Named("unprotected", unprotected.settle, {}, "the producer's answer as it is"),

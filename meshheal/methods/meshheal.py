@@ -223,7 +223,7 @@ async def share(agent: Agent, work: Work, answer: Answer, look: Look, ended: End
             coordinator=agent.id, time=agent.network.now(), committee=ended.verdict, votes=ended.votes,
         )
         work.cause = await agent.share(record, work.cause)
-    agreed, answered = _agreement(agent, answer, look, ended)
+    agreed, answered = _agreement(agent, work, answer, look, ended)
     rejected = look.reviewer is not None and look.score is not None and look.score < agent.settings.review.accept_at
     disputed = (agent.model_of(look.reviewer),) if rejected and look.reviewer is not None else ()
     agent.prober.remember(task, answer.producer, answer.value, answered, disputed)
@@ -231,15 +231,15 @@ async def share(agent: Agent, work: Work, answer: Answer, look: Look, ended: End
         agent.prober.bank_if_agreed(task, ended.value, agreed, answered, work.cause)
 
 
-def _agreement(agent: Agent, answer: Answer, look: Look, ended: Ended) -> tuple[list[AgentId], list[AgentId]]:
+def _agreement(agent: Agent, work: Work, answer: Answer, look: Look, ended: Ended) -> tuple[list[AgentId], list[AgentId]]:
     """(who stands behind the answer that is used, who has seen the task)."""
     accept = agent.settings.review.accept_at
     seen = [answer.producer, *(a for a, _ in ended.votes), *(a for a, _ in ended.answers)]
     if look.reviewer is not None:
         seen.append(look.reviewer)
     if ended.answers:
-        value = ended.value
-        agreed = [a for a, v in ended.answers if v is not None and v == value]
+        form, value = work.task.form, ended.value
+        agreed = [a for a, v in ended.answers if v is not None and value is not None and answers.same(form, value, v)]
     else:
         agreed = [answer.producer, *(a for a, v in ended.votes if v >= accept)]
         if look.reviewer is not None and look.score is not None and look.score >= accept:

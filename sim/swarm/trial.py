@@ -8,13 +8,14 @@ from msgspec import Struct
 
 from meshheal.events import Event, FirstLook, TaskArrived
 from meshheal.trace.recorder import MemoryLog
+from sim.faults import Swap
 from sim.local import LocalRun
 from sim.loop import Stalled
 from sim.swarm.ground import Ground, Views, Violation
 from sim.swarm.liveness import Judged, liveness
 from sim.swarm.safety import safety
 from sim.swarm.sometimes import Seen, Sometimes
-from sim.swarm.worlds import Drawn, build, draw, weak
+from sim.swarm.worlds import SETTLE, Drawn, Phases, build, draw, weak
 from sim.world import World
 
 _EVENTS_PER_TASK = 400
@@ -54,7 +55,7 @@ def run(seed: int, twice: bool = False) -> Verdict:
     """Draw the world of a seed, take it through its phases, check its log; with `twice`, run it again and compare."""
     drawn = draw(seed)
     world, log = build(drawn), MemoryLog()
-    stopped, runner = _execute(world, log)
+    stopped, runner = _execute(world, drawn.phases, log)
     events = log.events
     known = ground(world, drawn, log.texts)
     found = [*stopped, *safety(known, events)]
@@ -76,15 +77,38 @@ def run(seed: int, twice: bool = False) -> Verdict:
     )
 
 
-def _execute(world: World, log: MemoryLog) -> tuple[list[Violation], LocalRun]:
+class Back:
+    """Fold: from an arrival on, whether all that were degraded once are taken in again, so that a run may end."""
+
+    def __init__(self, world: World, earliest: int) -> None:
+        self._views = Views()
+        self._earliest = earliest
+        self._once = {f.agent for f in world.faults if isinstance(f, Swap) and f.degraded}
+        self._neighbours = world.neighbours
+
+    def __call__(self, event: Event) -> None:
+        self._views(event)
+
+    def enough(self, index: int) -> bool:
+        """Whether the stream may end before arrival `index`."""
+        if index < self._earliest:
+            return False
+        views = self._views
+        pairs = [(o, a) for a in self._once for o in self._neighbours[a]]
+        return not any(views.states.get(p) == "excluded" or views.partly.get(p) for p in pairs)
+
+
+def _execute(world: World, phases: Phases, log: MemoryLog) -> tuple[list[Violation], LocalRun]:
     limit = _EVENTS_PER_TASK * len(world.tasks)
 
     def bounded(_: Event) -> None:
         if len(log.events) > limit:
             raise _Runaway
 
+    back = Back(world, phases.quiet + int(SETTLE * world.arrivals_per_beat))
     log.subscribe(bounded)
-    runner = LocalRun(world, log)
+    log.subscribe(back)
+    runner = LocalRun(world, log, enough=back.enough)
     try:
         runner.run()
     except Stalled as error:
@@ -116,7 +140,7 @@ def _agreement(runner: LocalRun, events: Iterable[Event]) -> list[Violation]:
 
 def _again(drawn: Drawn, first: MemoryLog) -> list[Violation]:
     log = MemoryLog()
-    _execute(build(drawn), log)
+    _execute(build(drawn), drawn.phases, log)
     if log.event_hash == first.event_hash and draw(drawn.seed) == drawn:
         return []
     pairs = zip(first.events, log.events, strict=False)

@@ -23,8 +23,13 @@ from sim.workloads import Workload, gym
 from sim.world import Closed, Poisson, Stream, World
 from topologies import Topology, assign, parse
 
-POOL_SEED, POOL = 7, 3000
+POOL_SEED, POOL = 7, 6000
 """All worlds draw their tasks from one generated pool: generating them anew would take longer than the run."""
+
+QUIET = 250
+"""Most beats that a world is given to have everybody back; it ends when they are."""
+SETTLE = 10
+"""Least beats of quiet."""
 
 STRONG = ("synthetic/gpt-oss-120b", "synthetic/qwen3-30b-a3b", "synthetic/gpt-oss-20b")
 WEAK = "synthetic/llama-3.1-8b"
@@ -32,7 +37,7 @@ WEAK = "synthetic/llama-3.1-8b"
 
 class Phases(Struct, frozen=True):
     """Arrivals at which the phases begin: faults, heal (links and processes are well again, degraded agents are not
-    yet), quiet (nothing is wrong any more); and the end of the stream.
+    yet), quiet (nothing is wrong any more); and by which everybody must be back.
     """
 
     faults: int
@@ -140,7 +145,7 @@ def _topology(d: Draws, seed: int) -> str:
 
 def _phases(d: Draws, beat: float) -> Phases:
     """Lengths in beats, so that observers see about as much in a large network as in a small one."""
-    lengths = (40 + d.index(15), 40 + d.index(20), 50 + d.index(20), 80 + d.index(20))
+    lengths = (40 + d.index(15), 40 + d.index(20), 50 + d.index(20), QUIET)
     at, starts = 0.0, list[int]()
     for length in lengths:
         at += length * beat
@@ -189,7 +194,7 @@ def _settings(d: Draws) -> dict[str, dict[str, Any]]:
     elif u < 0.30:
         detector["shadow"] = ("ewma", "beta-reputation", "outlier-ejection", "fixed-threshold")
     recovery: dict[str, Any] = {
-        "burst": (0, 2, 4, 4)[d.index(4)], "background": (0.2, 0.4, 0.8)[d.index(3)], "compare": d.uniform() < 0.85,
+        "burst": (0, 2, 4, 4)[d.index(4)], "budget": (0.2, 0.4, 0.8)[d.index(3)], "compare": d.uniform() < 0.85,
         "probation": (0, 3, 6)[d.index(3)],
     }
     limits: dict[str, Any] = {"call_timeout": 120.0, "max_seconds": 1200.0}
