@@ -140,9 +140,7 @@ class FaultFree:
         return levels[low] if low < len(levels) else math.inf
 
 
-def fault_free(
-    fresh: Callable[[], Detector], scores: Scores, runs: int, horizon: int, seed: int
-) -> FaultFree:
+def fault_free(fresh: Callable[[], Detector], scores: Scores, runs: int, horizon: int, seed: int) -> FaultFree:
     """Run fresh detectors on healthy scores."""
     streams = (draws(scores.healthy, (seed, 0, run), horizon) for run in range(runs))
     return FaultFree([records(fresh(), stream, scores.expected) for stream in streams], horizon)
@@ -210,8 +208,7 @@ def table(rows: Sequence[Measured]) -> str:
     for r in rows:
         interval, delay = f"{r.arl0_low:.0f} to {r.arl0_high:.0f}", f"{r.delay:.1f} +- {r.delay_error:.1f}"
         figures = f"{r.threshold:.4g}", f"{r.arl0:.0f}", interval, delay
-        lines.append(form.format(r.scores, r.detector, *figures, f"{r.against_oracle:.2f}",
-            f"{r.at_rest:.3f}"))
+        lines.append(form.format(r.scores, r.detector, *figures, f"{r.against_oracle:.2f}", f"{r.at_rest:.3f}"))
     return "\n".join(lines)
 
 
@@ -219,8 +216,7 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--arl0", type=float, default=5000.0, help="wanted observations to a false alarm")
-    parser.add_argument("--runs", type=int, default=400, help="fault-free runs; delays use five times as "
-        "many")
+    parser.add_argument("--runs", type=int, default=400, help="fault-free runs; delays use five times as many")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--scores", default=",".join(SCORES), help=f"of {', '.join(SCORES)}")
     parser.add_argument("--json", action="store_true", help="print rows as JSON")

@@ -150,7 +150,10 @@ def staggered(seeds: int, parallel: int, data: str | None) -> bool:
     n = len([d for r in ours for d in r.detection])
     targets = [
         *[at_most(f"mean detection of agent {a}, tasks", s[f"detection_tasks.agent_{a}"]["mean"], 13) for a in (0, 3)],
-        *[at_most(f"mean reintegration of agent {a}, tasks", s[f"reintegration_tasks.agent_{a}"]["mean"], 20) for a in (0, 3)],
+        *[
+            at_most(f"mean reintegration of agent {a}, tasks", s[f"reintegration_tasks.agent_{a}"]["mean"], 20)
+            for a in (0, 3)
+        ],
         at_least("episodes detected", sum(d.delay_tasks is not None for r in ours for d in r.detection), n),
         at_least("episodes reinstated", sum(b.delay_tasks is not None for r in ours for b in r.reintegration), n),
         at_most("probe calls a task", s["probe_calls_per_task"]["mean"], 0.9),
@@ -164,9 +167,15 @@ def staggered(seeds: int, parallel: int, data: str | None) -> bool:
 def recorded(seeds: int, parallel: int, data: str | None) -> bool:
     good = True
     for agreeable in (None, 0.75):
-        e = declared("recorded_mmlu_pro", seeds, data, agreeable=agreeable, methods=("meshheal", "meshheal-seed", "unprotected"))
+        e = declared(
+            "recorded_mmlu_pro", seeds, data, agreeable=agreeable, methods=("meshheal", "meshheal-seed", "unprotected")
+        )
         runs = sweep(e, parallel)
-        print(f"recorded MMLU-Pro, {seeds} seeds" + ("" if agreeable is None else f", judges accept {agreeable} of what they dispute") + ":")
+        print(
+            f"recorded MMLU-Pro, {seeds} seeds"
+            + ("" if agreeable is None else f", judges accept {agreeable} of what they dispute")
+            + ":"
+        )
         for method, results in runs.items():
             print(f"  {line(method, results)}")
         ours = runs["meshheal"]
@@ -174,14 +183,18 @@ def recorded(seeds: int, parallel: int, data: str | None) -> bool:
         if agreeable is not None:
             continue
         n = len([d for r in ours for d in r.detection])
-        good = show([
-            at_least("degraded phase minus twin", s["degraded_minus_twin"]["mean"], -0.02),
-            at_least("episodes detected", sum(d.delay_tasks is not None for r in ours for d in r.detection), 0.95 * n),
-            at_most("restricted mean detection, tasks", s["detection_tasks"]["mean"], 40),
-            at_most("mean reintegration, tasks", s["reintegration_tasks"]["mean"], 40),
-            at_most("false exclusions a run", s["false_exclusions"]["mean"], 0.1),
-            at_most("probe calls a task", s["probe_calls_per_task"]["mean"], 0.9),
-        ])
+        good = show(
+            [
+                at_least("degraded phase minus twin", s["degraded_minus_twin"]["mean"], -0.02),
+                at_least(
+                    "episodes detected", sum(d.delay_tasks is not None for r in ours for d in r.detection), 0.95 * n
+                ),
+                at_most("restricted mean detection, tasks", s["detection_tasks"]["mean"], 40),
+                at_most("mean reintegration, tasks", s["reintegration_tasks"]["mean"], 40),
+                at_most("false exclusions a run", s["false_exclusions"]["mean"], 0.1),
+                at_most("probe calls a task", s["probe_calls_per_task"]["mean"], 0.9),
+            ]
+        )
     return good
 
 
@@ -216,14 +229,17 @@ def _arl0(what: str, results: Sequence[SeedResult]) -> None:
 def placebo(seeds: int, parallel: int, data: str | None) -> bool:
     del data
     same = tuple(
-        swap(agent=a, to="synthetic/gpt-oss-120b", at=at, back=at + 210, degraded=False) for a, at in ((0, 105), (3, 210))
+        swap(agent=a, to="synthetic/gpt-oss-120b", at=at, back=at + 210, degraded=False)
+        for a, at in ((0, 105), (3, 210))
     )
     counts = {}
     for name, faults in (("placebo", same), ("no swap", ())):
         e = declared("staggered_math", seeds, methods=("meshheal",), faults=faults)
         counts[name] = sum(r.false_exclusions for r in sweep(e, parallel)["meshheal"])
         print(f"{name}: {counts[name]} exclusions in {seeds} runs (simulated models)")
-    return show([at_most("exclusions after a placebo swap, more than without", counts["placebo"] - counts["no swap"], 0)])
+    return show(
+        [at_most("exclusions after a placebo swap, more than without", counts["placebo"] - counts["no swap"], 0)]
+    )
 
 
 # --- the oracle ------------------------------------------------------------------------------------------------------
@@ -232,6 +248,8 @@ Score = tuple[str, str, float]
 """(channel, family, score) of a record: what the oracle knows the two distributions of."""
 DEGRADED = {0: range(105, 315), 3: range(210, 420)}
 """Arrivals during which the staggered experiment's two agents are degraded."""
+CLEARED = 1.5
+"""Evidence at or below which an alarm is over, and the next one counts."""
 THRESHOLDS = [math.exp(0.25 * k) for k in range(4, 60)]
 
 
@@ -316,7 +334,9 @@ def trace(job: TraceJob, report: Report) -> Traces:
         beliefs = run.agents[made.neighbours[agent][0]].beliefs
         assert isinstance(beliefs, Traced)
         steps[agent] = [
-            Step(index_of[r.id], (*stratum_of(r), r.score), evidence) for r, evidence in beliefs.trace if r.producer == agent
+            Step(index_of[r.id], (*stratum_of(r), r.score), evidence)
+            for r, evidence in beliefs.trace
+            if r.producer == agent
         ]
     return Traces(job.seed, bool(job.experiment.faults), job.judge, steps)
 
@@ -340,7 +360,7 @@ def _false_alarms(steps: Sequence[Step], threshold: float) -> int:
     for step in steps:
         if armed and step.evidence >= threshold:
             alarms, armed = alarms + 1, False
-        elif step.evidence <= 1.0:
+        elif step.evidence <= CLEARED:
             armed = True
     return alarms
 
@@ -374,7 +394,9 @@ def oracle(seeds: int, parallel: int, data: str | None) -> bool:
     means: dict[str, float] = {}
     for judge in ("ours", "oracle"):
         jobs = [
-            TraceJob(e, FIRST_SEED + n, judge, _plain(healthy), _plain(degraded)) for n in range(seeds) for e in (base, fair)
+            TraceJob(e, FIRST_SEED + n, judge, _plain(healthy), _plain(degraded))
+            for n in range(seeds)
+            for e in (base, fair)
         ]
         traces = _run_traces(jobs, parallel)
         quiet = [steps for one in traces if not one.faulty for steps in one.steps.values()]
@@ -387,7 +409,7 @@ def oracle(seeds: int, parallel: int, data: str | None) -> bool:
         means[judge] = delay.mean
         print(f"  {judge}: threshold {threshold:.3g}, ARL0 {reached.mean:.0f} [{reached.low:.0f}, {reached.high:.0f}], "
               f"delay {delay.mean:.1f} [{delay.low:.1f}, {delay.high:.1f}] outputs")  # fmt: skip
-    return show([at_most("ours in outputs, times the oracle's", means["ours"] / means["oracle"], 1.3)])
+    return show([at_most("ours in outputs, times the oracle's (which knows the scores' distributions by channel, not by task kind)", means["ours"] / means["oracle"], 1.3)])
 
 
 STUDIES: dict[str, tuple[Callable[[int, int, str | None], bool], int]] = {

@@ -213,13 +213,9 @@ def _print_letters(report: LettersReport, listed: bool) -> None:
 
 def main() -> int:
     """Print the report; 0 if the figures to reach are reached, 1 if not, 2 for unusable data."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True, help="folder with math/ and mmlu_pro/")
-    parser.add_argument(
-        "--list", action="store_true", help="list every difference on MMLU-Pro by question id"
-    )
+    parser.add_argument("--list", action="store_true", help="list every difference on MMLU-Pro by question id")
     args = parser.parse_args()
     try:
         solutions = math_report(args.data)

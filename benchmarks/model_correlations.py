@@ -95,8 +95,7 @@ def recorded_answers(data: Path) -> tuple[dict[str, Answers], dict[TaskId, Task]
     texts = {model: recordings.read(model, paths, every) for model, paths in found.items()}
     common = {i: t for i, t in every.items() if all(i in held for held in texts.values())}
     answers: dict[str, Answers] = {
-        model: {i: read(t.form, held[i]["produce"][0].text) for i, t in common.items()}
-        for model, held in texts.items()
+        model: {i: read(t.form, held[i]["produce"][0].text) for i, t in common.items()} for model, held in texts.items()
     }
     return answers, common, workload.sheet
 
@@ -119,9 +118,7 @@ def stand_in(model: str, answers: Answers, tasks: Mapping[TaskId, Task], sheet: 
     )
 
 
-def simulated_answers(
-    profile: Profile, tasks: Mapping[TaskId, Task], sheet: AnswerSheet, seed: int
-) -> Answers:
+def simulated_answers(profile: Profile, tasks: Mapping[TaskId, Task], sheet: AnswerSheet, seed: int) -> Answers:
     """What the simulated model answers to each task, read from its text."""
     model = Synthetic(profile, sheet, tasks, "MMLU-Pro", seed)
     answers = {}
@@ -144,9 +141,7 @@ def consistency(samples: Path) -> tuple[float, float, float]:
     return both / mean, neither / (1 - mean), (both - mean**2) / (mean * (1 - mean))
 
 
-def loadings(
-    pairs: Mapping[tuple[str, str], Pair], accuracy: Mapping[str, float], fresh: float
-) -> dict[str, float]:
+def loadings(pairs: Mapping[tuple[str, str], Pair], accuracy: Mapping[str, float], fresh: float) -> dict[str, float]:
     """One-factor fit with a family share to the correlations of what models can solve, freed of fresh draws.
 
     Answers follow ability with probability 1 - k, so their phi is (1 - k)^2 times that of ability. The entry

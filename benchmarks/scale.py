@@ -43,8 +43,13 @@ STRETCHES = 10
 
 def experiment(agents: int, tasks: int) -> Experiment:
     return Experiment(
-        name="scale", topology=parse(f"coverage:{agents},at_least=4"), workload=gym("math", tasks=tasks),
-        healthy="synthetic/gpt-oss-120b", outside="synthetic/llama-3.1-8b", methods=("meshheal",), seeds=1,
+        name="scale",
+        topology=parse(f"coverage:{agents},at_least=4"),
+        workload=gym("math", tasks=tasks),
+        healthy="synthetic/gpt-oss-120b",
+        outside="synthetic/llama-3.1-8b",
+        methods=("meshheal",),
+        seeds=1,
     )
 
 
@@ -130,13 +135,20 @@ def measured(agents: int, tasks: int, per_agent: int, rounds: int, full: bool) -
         default = default_run_bytes(folder)
         whole = large_run_bytes(folder, LARGE_TASKS if full else LARGE_TASKS // 10)
     found: dict[str, Any] = {
-        "agents": agents, "tasks": tasks, "tasks_per_agent": per_agent,
+        "agents": agents,
+        "tasks": tasks,
+        "tasks_per_agent": per_agent,
         "microseconds_per_task": [[s * 1e6, b * 1e6] for s, b in costs],
-        "cost_growth": median(ratios), "bytes_per_agent": max(memories), "default_run_bytes": default,
-        "large_run_bytes": whole, "large_run_is": "measured" if full else "extrapolated",
+        "cost_growth": median(ratios),
+        "bytes_per_agent": max(memories),
+        "default_run_bytes": default,
+        "large_run_bytes": whole,
+        "large_run_is": "measured" if full else "extrapolated",
     }
     limits: dict[str, float] = {
-        "cost_growth": COST_GROWTH, "bytes_per_agent": AGENT_BYTES, "default_run_bytes": DEFAULT_BYTES,
+        "cost_growth": COST_GROWTH,
+        "bytes_per_agent": AGENT_BYTES,
+        "default_run_bytes": DEFAULT_BYTES,
         "large_run_bytes": LARGE_BYTES,
     }
     found["reached"] = {key: found[key] <= limit for key, limit in limits.items()}

@@ -50,8 +50,13 @@ AUTOGEN_FACTOR = 5.0
 def experiment(agents: int, tasks: int) -> Experiment:
     """Healthy agents on a sparse graph: what is measured is the ordinary path with its background probes."""
     return Experiment(
-        name="throughput", topology=parse(f"coverage:{agents},at_least=4"), workload=gym("math", tasks=tasks),
-        healthy="synthetic/gpt-oss-120b", outside="synthetic/llama-3.1-8b", methods=("meshheal",), seeds=1,
+        name="throughput",
+        topology=parse(f"coverage:{agents},at_least=4"),
+        workload=gym("math", tasks=tasks),
+        healthy="synthetic/gpt-oss-120b",
+        outside="synthetic/llama-3.1-8b",
+        methods=("meshheal",),
+        seeds=1,
     )
 
 

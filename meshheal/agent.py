@@ -77,8 +77,16 @@ class Agent:
     """One member of the network. Owns no task, queue or generator while idle."""
 
     def __init__(
-        self, me: Neighbour, neighbours: Mapping[AgentId, Neighbour], settings: Settings, method: Method,
-        network: Network, journal: Journal, caller: Caller, beliefs: Beliefs, seed: int,
+        self,
+        me: Neighbour,
+        neighbours: Mapping[AgentId, Neighbour],
+        settings: Settings,
+        method: Method,
+        network: Network,
+        journal: Journal,
+        caller: Caller,
+        beliefs: Beliefs,
+        seed: int,
     ) -> None:
         self.id = me.id
         self.me = me
@@ -133,8 +141,15 @@ class Agent:
         """Answer a task with the model bound to its ability."""
         task = ask.task
         done = await self.caller.call(
-            ask.purpose, task.ability, task.id, self.id, prompts.produce(task), n=ask.n, step=ask.step,
-            inputs=() if ask.cause is None else (ask.cause,), probing=ask.purpose == "probe",
+            ask.purpose,
+            task.ability,
+            task.id,
+            self.id,
+            prompts.produce(task),
+            n=ask.n,
+            step=ask.step,
+            inputs=() if ask.cause is None else (ask.cause,),
+            probing=ask.purpose == "probe",
         )
         return Produced(done.texts[0] if done.texts else "", done.finish, done.usage, done.event, done.failure)
 
@@ -146,20 +161,34 @@ class Agent:
             prompts.deliberate(task, answer.text, opinions) if ask.opinions else prompts.review(task, answer.text)
         )
         done = await self.caller.call(
-            "deliberate" if ask.opinions else "review", task.ability, task.id, answer.producer, messages,
-            n=ask.n, samples=ask.samples, step=ask.step, inputs=() if ask.cause is None else (ask.cause,),
+            "deliberate" if ask.opinions else "review",
+            task.ability,
+            task.id,
+            answer.producer,
+            messages,
+            n=ask.n,
+            samples=ask.samples,
+            step=ask.step,
+            inputs=() if ask.cause is None else (ask.cause,),
             probing=ask.probing,
         )
         if done.failure:
-            return Reviewed((Unscored("timeout" if done.failure == "timeout" else "call_failed"),), done.usage, done.event)
+            return Reviewed(
+                (Unscored("timeout" if done.failure == "timeout" else "call_failed"),), done.usage, done.event
+            )
         return Reviewed(tuple([prompts.read_review(t) for t in done.texts]), done.usage, done.event)
 
     async def take_over(self, ask: TakeOver) -> Produced:
         """Answer a task anew, seeing a rejected answer and what was said against it."""
         task = ask.task
         done = await self.caller.call(
-            "takeover", task.ability, task.id, self.id, prompts.takeover(task, ask.answer.text, ask.criticisms),
-            step=ask.step, inputs=() if ask.cause is None else (ask.cause,),
+            "takeover",
+            task.ability,
+            task.id,
+            self.id,
+            prompts.takeover(task, ask.answer.text, ask.criticisms),
+            step=ask.step,
+            inputs=() if ask.cause is None else (ask.cause,),
         )
         return Produced(done.texts[0] if done.texts else "", done.finish, done.usage, done.event, done.failure)
 
@@ -169,8 +198,15 @@ class Agent:
         """Take a task that enters the network here, and own its one terminal outcome."""
         settled = await self.coordinate(task, (), self.settings.routing.max_hops, cause)
         self.journal.add(
-            TaskSettled, task.id, (settled.cause or cause,), settled.calls, outcome=settled.outcome,
-            producer=settled.producer, author=settled.author, value=settled.value, usage=settled.usage,
+            TaskSettled,
+            task.id,
+            (settled.cause or cause,),
+            settled.calls,
+            outcome=settled.outcome,
+            producer=settled.producer,
+            author=settled.author,
+            value=settled.value,
+            usage=settled.usage,
             calls=settled.calls,
         )
         return settled
@@ -274,15 +310,24 @@ class Agent:
             self._note(finding, record, causes)
         for sidelined in self.watch.observe(record, self.network.beat()):
             self.journal.add(
-                ReviewerSidelined, record.task, causes, agent=sidelined.agent, active=sidelined.active,
+                ReviewerSidelined,
+                record.task,
+                causes,
+                agent=sidelined.agent,
+                active=sidelined.active,
                 evidence=sidelined.evidence,
             )
         if record.tranche:
             alarm = self.group.observe(record)
             if alarm is not None:
                 self.journal.add(
-                    CorrelatedDegradation, record.task, causes, group=alarm.group, expected=alarm.expected,
-                    observed=alarm.observed, evidence=alarm.evidence,
+                    CorrelatedDegradation,
+                    record.task,
+                    causes,
+                    group=alarm.group,
+                    expected=alarm.expected,
+                    observed=alarm.observed,
+                    evidence=alarm.evidence,
                 )
         if record.channel == "probe":
             self.prober.saw(record)
@@ -294,8 +339,16 @@ class Agent:
         match finding:
             case Change(agent, ability, before, to, evidence, reason):
                 add(
-                    StateChanged, task, causes, agent=agent, ability=ability, before=before, to=to,
-                    evidence=evidence, record=record.id, reason=reason,
+                    StateChanged,
+                    task,
+                    causes,
+                    agent=agent,
+                    ability=ability,
+                    before=before,
+                    to=to,
+                    evidence=evidence,
+                    record=record.id,
+                    reason=reason,
                 )
                 self.prober.changed(agent, to)
                 if to == "excluded" or before == "excluded":
@@ -341,10 +394,16 @@ class Agent:
     def state(self) -> Any:
         """Plain values from which a restarted agent goes on."""
         return {
-            "beliefs": self.beliefs.checkpoint(), "watch": self.watch.state(), "routing": self.routing.state(),
-            "group": self.group.state(), "prober": self.prober.state(), "seen": self._seen.state(),
-            "settled": [[t, s] for t, s in self._settled.items()], "records": self._records,
-            "advert": self._advert, "advertised": list(self._advertised.items()),
+            "beliefs": self.beliefs.checkpoint(),
+            "watch": self.watch.state(),
+            "routing": self.routing.state(),
+            "group": self.group.state(),
+            "prober": self.prober.state(),
+            "seen": self._seen.state(),
+            "settled": [[t, s] for t, s in self._settled.items()],
+            "records": self._records,
+            "advert": self._advert,
+            "advertised": list(self._advertised.items()),
         }
 
     def restore(self, state: Any) -> None:
@@ -353,7 +412,7 @@ class Agent:
         self.routing.restore(state["routing"])
         self.group.restore(state["group"])
         self._seen.restore(state["seen"])
-        self._settled = {t: s for t, s in state["settled"]}
+        self._settled = dict(state["settled"])
         self._records = state["records"]
         self._advert = state["advert"]
         self._advertised = dict(map(tuple, state["advertised"]))
@@ -367,7 +426,12 @@ class Agent:
             said += [(ability, "excluded") for ability in sorted(opinion.excluded_abilities)]
             for ability, state in said:
                 self.journal.add(
-                    StateChanged, agent=agent, ability=ability, before="healthy", to=state, evidence=opinion.evidence,
+                    StateChanged,
+                    agent=agent,
+                    ability=ability,
+                    before="healthy",
+                    to=state,
+                    evidence=opinion.evidence,
                     reason="restored",
                 )
 

@@ -123,9 +123,7 @@ class OracleCusum(_Cusum):
         super().__init__()
 
     @classmethod
-    def from_histograms(
-        cls, healthy: Sequence[float], degraded: Sequence[float], prior: float = 0.5
-    ) -> OracleCusum:
+    def from_histograms(cls, healthy: Sequence[float], degraded: Sequence[float], prior: float = 0.5) -> OracleCusum:
         """From counts over equal bins of [0, 1] (1.0 falls into the last); `prior` is added to every
         count."""
         if not healthy or len(healthy) != len(degraded):

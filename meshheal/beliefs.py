@@ -91,8 +91,21 @@ class Opinion:
     """All that an observer holds about one neighbour."""
 
     __slots__ = (
-        "abilities", "by_ability", "evidence", "excluded_abilities", "last_seen", "offset", "pending", "power",
-        "probation_left", "returning", "shadows", "sparing", "state", "wide", "withheld",
+        "abilities",
+        "by_ability",
+        "evidence",
+        "excluded_abilities",
+        "last_seen",
+        "offset",
+        "pending",
+        "power",
+        "probation_left",
+        "returning",
+        "shadows",
+        "sparing",
+        "state",
+        "wide",
+        "withheld",
     )
 
     def __init__(self, neighbour: Neighbour, settings: Settings) -> None:
@@ -133,11 +146,20 @@ class Opinion:
 
     def state_of(self) -> Any:
         return {
-            "state": self.state, "excluded_abilities": sorted(self.excluded_abilities), "wide": self.wide.state(),
-            "by_ability": {a: d.state() for a, d in self.by_ability.items()}, "offset": self.offset.state(),
-            "pending": list(self.pending), "returning": {a: t.state() for a, t in self.returning.items()},
-            "sparing": {a: t.state() for a, t in self.sparing.items()}, "probation_left": self.probation_left, "shadows": {k: d.state() for k, d in self.shadows.items()},
-            "evidence": self.evidence, "power": self.power, "withheld": self.withheld, "last_seen": self.last_seen,
+            "state": self.state,
+            "excluded_abilities": sorted(self.excluded_abilities),
+            "wide": self.wide.state(),
+            "by_ability": {a: d.state() for a, d in self.by_ability.items()},
+            "offset": self.offset.state(),
+            "pending": list(self.pending),
+            "returning": {a: t.state() for a, t in self.returning.items()},
+            "sparing": {a: t.state() for a, t in self.sparing.items()},
+            "probation_left": self.probation_left,
+            "shadows": {k: d.state() for k, d in self.shadows.items()},
+            "evidence": self.evidence,
+            "power": self.power,
+            "withheld": self.withheld,
+            "last_seen": self.last_seen,
         }
 
     def restore(self, state: Any, settings: Settings) -> None:
@@ -405,7 +427,9 @@ class Beliefs:
             for ability in opinion.abilities:
                 if ability != record.ability:
                     opinion.excluded_abilities.add(ability)
-                    found.append(Change(record.producer, ability, opinion.state, "excluded", opinion.evidence, "still failing"))
+                    found.append(
+                        Change(record.producer, ability, opinion.state, "excluded", opinion.evidence, "still failing")
+                    )
         return found
 
     def _ability_back(self, opinion: Opinion, agent: AgentId, ability: Ability, found: list[Finding]) -> None:
@@ -424,7 +448,9 @@ class Beliefs:
     def checkpoint(self) -> Any:
         """Plain values from which `restore` continues as if nothing had happened."""
         return {
-            "seen": self._seen, "excluded_by": sorted(self._excluded_by), "levels": self._levels.state(),
+            "seen": self._seen,
+            "excluded_by": sorted(self._excluded_by),
+            "levels": self._levels.state(),
             "opinions": [[a, o.state_of()] for a, o in self.opinions.items()],
         }
 

@@ -52,8 +52,14 @@ class Caller:
     __slots__ = ("_agent", "_journal", "_max_output", "_network", "_recall", "_timeout", "binding")
 
     def __init__(
-        self, agent: AgentId, binding: Binding, network: Network, journal: Journal,
-        timeout: float, max_output: int, recall: Recall | None = None,
+        self,
+        agent: AgentId,
+        binding: Binding,
+        network: Network,
+        journal: Journal,
+        timeout: float,
+        max_output: int,
+        recall: Recall | None = None,
     ) -> None:
         self._agent = agent
         self.binding = binding
@@ -64,8 +70,17 @@ class Caller:
         self._recall = recall
 
     async def call(
-        self, purpose: Purpose, ability: Ability, item: TaskId, subject: AgentId, messages: tuple[Message, ...],
-        *, n: int = 0, samples: int = 1, step: int = 0, inputs: tuple[EventId, ...] = (),
+        self,
+        purpose: Purpose,
+        ability: Ability,
+        item: TaskId,
+        subject: AgentId,
+        messages: tuple[Message, ...],
+        *,
+        n: int = 0,
+        samples: int = 1,
+        step: int = 0,
+        inputs: tuple[EventId, ...] = (),
         probing: bool = False,
     ) -> Called:
         """Ask the bound model. A failure is returned and recorded, never raised: it is something the agent suffers."""
@@ -89,11 +104,23 @@ class Caller:
         texts = () if failure else done.texts
         prompt = tuple([(m.role, journal.text(m.content)) for m in messages])
         event = journal.add(
-            ModelCalled, item, inputs, step,
-            model=model.name, purpose=purpose, subject=subject, n=n,
-            prompt=prompt, prompt_hash=prompt_id_of(prompt),
-            replies=tuple([journal.text(t) for t in texts]), usage=done.usage, latency=done.latency,
-            finish=done.finish, failure=failure, inputs=inputs, probing=probing,
+            ModelCalled,
+            item,
+            inputs,
+            step,
+            model=model.name,
+            purpose=purpose,
+            subject=subject,
+            n=n,
+            prompt=prompt,
+            prompt_hash=prompt_id_of(prompt),
+            replies=tuple([journal.text(t) for t in texts]),
+            usage=done.usage,
+            latency=done.latency,
+            finish=done.finish,
+            failure=failure,
+            inputs=inputs,
+            probing=probing,
             reasoning=tuple([journal.text(t) for t in done.reasoning]) if done.reasoning else (),
         )
         return Called(texts, done.finish, done.usage, event, failure)

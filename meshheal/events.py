@@ -20,7 +20,9 @@ WORLD = -1
 
 EventId = tuple[int, int, int]
 State = Literal["healthy", "suspect", "excluded", "probation"]
-Outcome = Literal["accepted", "committee", "takeover", "budget_exhausted", "unroutable", "unanswered", "failed", "direct"]
+Outcome = Literal[
+    "accepted", "committee", "takeover", "budget_exhausted", "unroutable", "unanswered", "failed", "direct"
+]
 """How a task ended. `direct`: used without review. `unanswered`: no producer replied. `failed`: an error of ours or a crash."""
 
 

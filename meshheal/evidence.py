@@ -63,5 +63,3 @@ class Outbox:
             wait *= 2
         for agent in missing:
             self._given_up(message.records[0], agent)
-
-

@@ -109,7 +109,6 @@ class Prepared(Struct):
         given = self.experiment.workload.data
         return None if given is None else Path(given)
 
-
     def natures(self) -> set[str]:
         """simulated, recorded, live: what the models are."""
         made = world(self, Arm(self.experiment.methods[0], self.experiment.first_seed))
@@ -122,7 +121,7 @@ def prepare(experiment: Experiment) -> Prepared:
     _check_shape(experiment)
     for method in experiment.methods:
         _settings(experiment, method)
-    workload = experiment.workload.load(experiment.first_seed)
+    workload = experiment.workload.load()
     topology = experiment.network(workload.abilities)
     check(experiment.faults, len(topology))
     for fault in experiment.faults:
@@ -151,7 +150,9 @@ def _check_shape(e: Experiment) -> None:
         raise UsageError(f"stream: poisson(rate={e.stream.rate:g}) is no rate; give tasks a second, above 0")
     links = e.links
     if not (links.latency >= 0 and links.latency_sigma >= 0 and 0 <= links.loss < 1 and 0 <= links.duplicate <= 1):
-        raise UsageError(f"links: {links} cannot be; latency is 0 or more seconds, loss and duplicate are probabilities")
+        raise UsageError(
+            f"links: {links} cannot be; latency is 0 or more seconds, loss and duplicate are probabilities"
+        )
 
 
 def _settings(experiment: Experiment, method: str) -> Settings:
@@ -194,10 +195,20 @@ def world(prepared: Prepared, arm: Arm, recall: Replay | None = None) -> World:
     for name in sorted(named):
         model(name)
     return World(
-        neighbours=topology.neighbours, abilities=[topology.held(a) for a in range(len(topology))], tasks=tasks,
-        sheet=workload.sheet, healthy=e.healthy_of(len(topology)), outside=e.outside, model=model,
-        settings=_settings(e, arm.method), method=find(arm.method).settle, seed=arm.seed, faults=faults,
-        links=e.links, stream=e.stream, recall=None if recall is None else recall.find,
+        neighbours=topology.neighbours,
+        abilities=[topology.held(a) for a in range(len(topology))],
+        tasks=tasks,
+        sheet=workload.sheet,
+        healthy=e.healthy_of(len(topology)),
+        outside=e.outside,
+        model=model,
+        settings=_settings(e, arm.method),
+        method=find(arm.method).settle,
+        seed=arm.seed,
+        faults=faults,
+        links=e.links,
+        stream=e.stream,
+        recall=None if recall is None else recall.find,
     )
 
 
@@ -210,7 +221,10 @@ def summary(prepared: Prepared, arm: Arm) -> Summary:
 
 
 def run_arm(
-    prepared: Prepared, arm: Arm, log_path: Path | None, replay_from: Path | None = None,
+    prepared: Prepared,
+    arm: Arm,
+    log_path: Path | None,
+    replay_from: Path | None = None,
     report: Callable[[Progress], None] = lambda _: None,
 ) -> SeedResult:
     """Run one arm to its end and return its results; with `replay_from`, completions come from that cut log first."""
@@ -220,7 +234,10 @@ def run_arm(
     made = world(prepared, arm, replay)
     fold, progress = summary(prepared, arm), Progress()
     header = {
-        "experiment": prepared.experiment.name, "method": arm.method, "seed": arm.seed, "twin": arm.twin,
+        "experiment": prepared.experiment.name,
+        "method": arm.method,
+        "seed": arm.seed,
+        "twin": arm.twin,
         "topology": {"name": prepared.topology.name, "hash": prepared.topology.hash, "agents": len(prepared.topology)},
         "workload": {"name": prepared.workload.name, "source": prepared.workload.source},
         "models": {"healthy": sorted(set(made.healthy)), "outside": made.outside},

@@ -20,13 +20,21 @@ class Journal:
         self._log = log
         self._now = now
 
-    def add(self, kind: type[Event], task: str = "", causes: tuple[EventId, ...] = (), step: int = 0, **fields: Any) -> EventId:
+    def add(
+        self, kind: type[Event], task: str = "", causes: tuple[EventId, ...] = (), step: int = 0, **fields: Any
+    ) -> EventId:
         """Write one event of `kind` and return its id."""
         self.seq = seq = self.seq + 1
         self._log.write(
             kind(
-                node=self.node, incarnation=self.incarnation, seq=seq, t=self._now(), task=task, step=step,
-                causes=causes, **fields,
+                node=self.node,
+                incarnation=self.incarnation,
+                seq=seq,
+                t=self._now(),
+                task=task,
+                step=step,
+                causes=causes,
+                **fields,
             )
         )
         return (self.node, self.incarnation, seq)

@@ -37,7 +37,9 @@ class Prober:
 
     # --- references ----------------------------------------------------------------------------------------------
 
-    def bank_if_agreed(self, task: Task, value: str, agreed: list[AgentId], answered: list[AgentId], cause: EventId) -> None:
+    def bank_if_agreed(
+        self, task: Task, value: str, agreed: list[AgentId], answered: list[AgentId], cause: EventId
+    ) -> None:
         """Keep a settled task as a reference, where those who agreed on its answer are different enough."""
         families = sorted({self._agent.model_of(a) for a in agreed})
         if not answers.comparable(task.form) or len(set(agreed)) < 2:
@@ -53,7 +55,8 @@ class Prober:
         while self._allowance >= 1.0:
             before, beliefs = self._allowance, self._agent.beliefs
             healthy = [
-                a for a in self._agent.neighbours
+                a
+                for a in self._agent.neighbours
                 if beliefs.state(a) in ("healthy", "probation") and a not in self._agent.routing.down
             ]
             for agent in beliefs.most_in_doubt(healthy)[:3]:
@@ -139,9 +142,9 @@ class Prober:
             except NetworkError:
                 continue
         schedule = self._schedules.get(agent)
-        if motive == "burst" or (schedule is not None and schedule.hopeful):
-            if await self._restock(agent, motive):
-                return await self.probe(agent, motive)
+        worth = motive == "burst" or (schedule is not None and schedule.hopeful)
+        if worth and await self._restock(agent, motive):
+            return await self.probe(agent, motive)
         self._agent.journal.add(ProbeSkipped, agent=agent, motive=motive)
         return False
 
@@ -231,7 +234,12 @@ class Prober:
             done = None
         if done is None or done.failure:
             a.journal.add(
-                Probed, reference.task.id, agent=agent, reference=reference.task.id, score=None, motive=motive,
+                Probed,
+                reference.task.id,
+                agent=agent,
+                reference=reference.task.id,
+                score=None,
+                motive=motive,
                 unanswered=True,
             )
             return True
@@ -259,9 +267,17 @@ class Prober:
         own = a.neighbours[agent].family in reference.families
         await a.share(
             ReviewRecord(
-                id=a.record_id(), task=task.id, producer=agent, ability=task.ability, kind=task.kind, channel="probe",
-                score=score, reviewers=() if reviewer is None else (reviewer,), coordinator=a.id,
-                time=a.network.now(), family=("own" if own else "other") if compared else "reviewed",
+                id=a.record_id(),
+                task=task.id,
+                producer=agent,
+                ability=task.ability,
+                kind=task.kind,
+                channel="probe",
+                score=score,
+                reviewers=() if reviewer is None else (reviewer,),
+                coordinator=a.id,
+                time=a.network.now(),
+                family=("own" if own else "other") if compared else "reviewed",
                 tranche=compared and reference.tranche,
             ),
             event,
@@ -292,16 +308,26 @@ class Prober:
         found = None if score is None else self.calibration.observe(agreed, score)
         if found is not None:
             self._agent.journal.add(
-                ReviewersUninformative, task.id, (cause,), agreed_mean=found.agreed_mean,
-                disputed_mean=found.disputed_mean, n_agreed=found.n_agreed, n_disputed=found.n_disputed,
+                ReviewersUninformative,
+                task.id,
+                (cause,),
+                agreed_mean=found.agreed_mean,
+                disputed_mean=found.disputed_mean,
+                n_agreed=found.n_agreed,
+                n_disputed=found.n_disputed,
             )
 
     # --- checkpoint ----------------------------------------------------------------------------------------------
 
     def state(self) -> Any:
         return {
-            "allowance": self._allowance, "candidates": [[c.task, list(c.values.items()), sorted(c.answered), list(c.disputed)] for c in self._candidates],
-            "bank": self.bank.state(), "calibration": self.calibration.state(), "draws": self._draws.state(),
+            "allowance": self._allowance,
+            "candidates": [
+                [c.task, list(c.values.items()), sorted(c.answered), list(c.disputed)] for c in self._candidates
+            ],
+            "bank": self.bank.state(),
+            "calibration": self.calibration.state(),
+            "draws": self._draws.state(),
             "schedules": [[a, s.state()] for a, s in self._schedules.items()],
         }
 
@@ -309,9 +335,7 @@ class Prober:
         """Continue, and plan anew: plans are not state, they follow from it."""
         self._allowance = state["allowance"]
         self.bank.restore(state["bank"])
-        self._candidates = [
-            Candidate(t, dict(map(tuple, v)), set(a), tuple(d)) for t, v, a, d in state["candidates"]
-        ]
+        self._candidates = [Candidate(t, dict(map(tuple, v)), set(a), tuple(d)) for t, v, a, d in state["candidates"]]
         self.calibration.restore(state["calibration"])
         self._draws.restore(state["draws"])
         self._schedules = {}

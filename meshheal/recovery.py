@@ -196,7 +196,9 @@ class GroupWatch:
 
     def state(self) -> Any:
         return {
-            "learnt": [self._learnt.n, self._learnt.total], "test": self._test.state(), "raised": self.raised,
+            "learnt": [self._learnt.n, self._learnt.total],
+            "test": self._test.state(),
+            "raised": self.raised,
             "heard": sorted(self._heard),
             "since": [[a, t.n, t.total] for a, t in self._since.items()],
         }

@@ -220,10 +220,7 @@ class Levels:
     def state(self) -> Any:
         return {
             "without": sorted(self.without),
-            "cells": [
-                [list(key[0]), key[1], key[2], cell.state()]
-                for key, cell in self._cells.items()
-            ],
+            "cells": [[list(key[0]), key[1], key[2], cell.state()] for key, cell in self._cells.items()],
         }
 
     def restore(self, state: Any) -> None:

@@ -14,13 +14,22 @@ from meshheal.stats import Interval, arl0, mean_interval, wilson
 SCHEMA_VERSION = 1
 
 _PER_SEED = (
-    "accuracy_healthy", "accuracy_degraded", "accuracy_twin", "tokens_per_task", "calls_per_task",
-    "probe_calls_per_task", "false_exclusions", "premature_reintegrations", "ordinary_tasks_while_excluded",
+    "accuracy_healthy",
+    "accuracy_degraded",
+    "accuracy_twin",
+    "tokens_per_task",
+    "calls_per_task",
+    "probe_calls_per_task",
+    "false_exclusions",
+    "premature_reintegrations",
+    "ordinary_tasks_while_excluded",
 )
 
 
 def results(
-    experiment: str, runs: Mapping[str, Sequence[SeedResult]], twins: Mapping[str, Sequence[SeedResult]],
+    experiment: str,
+    runs: Mapping[str, Sequence[SeedResult]],
+    twins: Mapping[str, Sequence[SeedResult]],
     natures: Iterable[str],
 ) -> dict[str, Any]:
     """Everything a run came to. `runs` and `twins` hold one result per seed and method; `natures` those of its models."""
@@ -60,7 +69,8 @@ def summarise(seeds: Sequence[SeedResult]) -> dict[str, Any]:
     if any(r.accuracy_twin is not None for r in seeds):
         gaps = [
             r.accuracy_degraded - r.accuracy_twin
-            for r in seeds if r.accuracy_degraded is not None and r.accuracy_twin is not None
+            for r in seeds
+            if r.accuracy_degraded is not None and r.accuracy_twin is not None
         ]
         _put(out, "degraded_minus_twin", mean_interval(gaps))
     episodes = [d for r in seeds for d in r.detection if d.reason != "already_excluded"]
@@ -70,7 +80,11 @@ def summarise(seeds: Sequence[SeedResult]) -> dict[str, Any]:
             of = [d for d in episodes if d.agent == agent]
             _put(out, f"detection_tasks.agent_{agent}", mean_interval([restricted(d) for d in of]))
         _put(out, "detection_tasks", mean_interval([restricted(d) for d in episodes]))
-        _put(out, "detection_outputs", mean_interval([float(d.delay_outputs) for d in episodes if d.delay_outputs is not None]))
+        _put(
+            out,
+            "detection_outputs",
+            mean_interval([float(d.delay_outputs) for d in episodes if d.delay_outputs is not None]),
+        )
     ways_back = [b for r in seeds for b in r.reintegration if b.reason != "not_excluded"]
     if ways_back:
         _put(out, "reintegrated", wilson(sum(b.delay_tasks is not None for b in ways_back), len(ways_back)))
@@ -93,7 +107,10 @@ def restricted(d: Detection) -> float:
 
 def _put(out: dict[str, Any], metric: str, i: Interval) -> None:
     out[metric] = {
-        "mean": _json(i.mean), "sd": _json(i.sd), "ci95": [_json(i.low), _json(i.high)], "n": i.n,
+        "mean": _json(i.mean),
+        "sd": _json(i.sd),
+        "ci95": [_json(i.low), _json(i.high)],
+        "n": i.n,
     }
 
 

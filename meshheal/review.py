@@ -76,7 +76,9 @@ class Ladder:
 
 
 def plurality(
-    answers: Sequence[tuple[AgentId, str | None]], same: Callable[[str, str], bool], suspicion: Callable[[AgentId], float]
+    answers: Sequence[tuple[AgentId, str | None]],
+    same: Callable[[str, str], bool],
+    suspicion: Callable[[AgentId], float],
 ) -> AgentId | None:
     """Whose answer the most agree with; ties go to the least suspect, then to the earlier. None: nobody answered."""
     groups: list[list[tuple[AgentId, str]]] = []

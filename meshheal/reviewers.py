@@ -77,7 +77,7 @@ class ReviewerWatch:
 
     def restore(self, state: Any) -> None:
         self._wins = {a: Tally(n, total) for a, n, total in state["wins"]}
-        self._until = {a: until for a, until in state["until"]}
+        self._until = dict(state["until"])
         self._tests = {}
         for agent, inner in state["tests"]:
             self._tests[agent] = EDetector((0.5, 1.0, 2.0), self._drop)

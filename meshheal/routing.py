@@ -21,8 +21,13 @@ class Routing:
     """One agent's view of who is able to do what in its closed neighbourhood (itself and its neighbours)."""
 
     def __init__(
-        self, me: Neighbour, neighbours: Mapping[AgentId, Neighbour], beliefs: Beliefs, watch: ReviewerWatch,
-        settings: Settings, seed: int,
+        self,
+        me: Neighbour,
+        neighbours: Mapping[AgentId, Neighbour],
+        beliefs: Beliefs,
+        watch: ReviewerWatch,
+        settings: Settings,
+        seed: int,
     ) -> None:
         self._me = me.id
         self._beliefs = beliefs
@@ -41,9 +46,7 @@ class Routing:
         """All in the closed neighbourhood with the ability, in order of id."""
         found = self._holders.get(ability)
         if found is None:
-            found = tuple(sorted(
-                a for a, v in self._everyone.items() if ability == ANY or ability in v.abilities
-            ))
+            found = tuple(sorted(a for a, v in self._everyone.items() if ability == ANY or ability in v.abilities))
             self._holders[ability] = found
         return found
 
@@ -158,5 +161,5 @@ class Routing:
         }
 
     def restore(self, state: Any) -> None:
-        self.down = {a: b for a, b in state["down"]}
+        self.down = dict(state["down"])
         self._hops = {a: (n, dict(map(tuple, h))) for a, n, h in state["hops"]}

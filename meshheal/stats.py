@@ -60,6 +60,8 @@ def arl0(false_exclusions: int, observations: float) -> Interval:
     """Mean observations to a false exclusion: the inverse of the Poisson rate. `high` is inf where none occurred."""
     rate = poisson_rate(false_exclusions, observations)
     return Interval(
-        1 / rate.mean if rate.mean else float("inf"), 1 / rate.high, 1 / rate.low if rate.low else float("inf"),
+        1 / rate.mean if rate.mean else float("inf"),
+        1 / rate.high,
+        1 / rate.low if rate.low else float("inf"),
         false_exclusions,
     )

@@ -69,7 +69,9 @@ class Study:
         """Go on with a run of the same experiment. Raises `UsageError` where it was another one."""
         prepared, directory = prepare(experiment), open_run(run, out)
         was, now = directory.experiment, _declared(prepared)
-        differing = [k for k in now if k != "meshheal" and was.get(k) != msgspec.json.decode(msgspec.json.encode(now[k]))]
+        differing = [
+            k for k in now if k != "meshheal" and was.get(k) != msgspec.json.decode(msgspec.json.encode(now[k]))
+        ]
         if differing:
             raise UsageError(
                 f"--resume {directory.name}: that run differs in {', '.join(differing)}; give the same options, "
@@ -123,9 +125,14 @@ def _declared(prepared: Prepared) -> dict[str, Any]:
 
     e, topology = prepared.experiment, prepared.topology
     return {
-        "name": e.name, "meshheal": __version__, "declaration": e.declaration(),
+        "name": e.name,
+        "meshheal": __version__,
+        "declaration": e.declaration(),
         "topology": {
-            "name": topology.name, "hash": topology.hash, "agents": len(topology), "edges": topology.edges,
+            "name": topology.name,
+            "hash": topology.hash,
+            "agents": len(topology),
+            "edges": topology.edges,
             "abilities": [list(topology.held(a)) for a in range(len(topology))],
             "neighbours": [list(n) for n in topology.neighbours],
         },
@@ -165,6 +172,4 @@ def work(job: Job, report: Report) -> SeedResult:
             last = time.monotonic()
             report(Snapshot(progress.tasks, progress.right, progress.tokens, progress.calls, progress.excluded))
 
-    return run_arm(
-        prepared, job.arm, Path(job.log), None if job.replay_from is None else Path(job.replay_from), told
-    )
+    return run_arm(prepared, job.arm, Path(job.log), None if job.replay_from is None else Path(job.replay_from), told)

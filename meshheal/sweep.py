@@ -40,8 +40,9 @@ class Sweep(Generic[Job, Result]):
         self._parallel = min(max(0, parallel), len(jobs))
 
     def messages(self, patience: float = 0.5) -> Iterator[Message | None]:
-        """Progress and results as they come (all in this process where `parallel` is 0); None now and then while nothing does. Closing the iterator stops all jobs.
+        """Progress and results as they come (all in this process where `parallel` is 0); None now and then while nothing does.
 
+        Closing the iterator stops all jobs.
         Raises the error of a job that failed, and `InternalError` where a worker died.
         """
         if self._parallel == 0:

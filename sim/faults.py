@@ -56,9 +56,7 @@ class Weather(Struct, frozen=True, tag="weather"):
 Fault = Swap | Crash | Partition | Weather
 
 
-def swap(
-    agent: AgentId, to: str, at: int, back: int, roles: Sequence[Purpose] = (), degraded: bool = True
-) -> Swap:
+def swap(agent: AgentId, to: str, at: int, back: int, roles: Sequence[Purpose] = (), degraded: bool = True) -> Swap:
     """A backend swap of `agent` to model `to` from arrival `at` up to, not including, `back`."""
     if not 0 <= at < back:
         raise UsageError(f"swap of agent {agent}: needs 0 <= at < back, got at={at}, back={back}")

@@ -114,7 +114,10 @@ class LocalRun:
     """A world in this process. `run()` takes the whole stream through it."""
 
     def __init__(
-        self, world: World, log: Log, progress: Callable[[int], None] = lambda _: None,
+        self,
+        world: World,
+        log: Log,
+        progress: Callable[[int], None] = lambda _: None,
         enough: Callable[[int], bool] = lambda _: False,
     ) -> None:
         """`progress` is told the index of each task that ended; `enough` ends the stream before an arrival."""
@@ -128,8 +131,10 @@ class LocalRun:
         self._progress = progress
         self._enough = enough
         self._crashes = any(isinstance(f, Crash) for f in world.faults)
-        self.direct = world.links.perfect and not self._crashes and not any(
-            isinstance(f, Partition | Weather) for f in world.faults
+        self.direct = (
+            world.links.perfect
+            and not self._crashes
+            and not any(isinstance(f, Partition | Weather) for f in world.faults)
         )
         self._journal = Journal(WORLD, log, lambda: self.loop.now)
         self._arrivals_per_beat = world.arrivals_per_beat
@@ -212,7 +217,12 @@ class LocalRun:
     async def _task(self, index: int, task: Task) -> None:
         entry = self.world.entry(index)
         cause = self._journal.add(
-            TaskArrived, task.id, index=index, entry=entry, ability=task.ability, task_kind=task.kind,
+            TaskArrived,
+            task.id,
+            index=index,
+            entry=entry,
+            ability=task.ability,
+            task_kind=task.kind,
             prompt=self._journal.text(task.messages[-1].content),
         )
         settled = await self._admit(entry, task, cause)
@@ -396,8 +406,12 @@ class LocalRun:
             self._swaps[agent] = to
         self.agents[agent].caller.binding = self.world.binding(agent, to)
         self._journal.add(
-            Swapped, agent=agent, to=fault.to if to is not None else self.world.healthy[agent], index=index,
-            degraded=to is not None and fault.degraded, roles=fault.roles,
+            Swapped,
+            agent=agent,
+            to=fault.to if to is not None else self.world.healthy[agent],
+            index=index,
+            degraded=to is not None and fault.degraded,
+            roles=fault.roles,
         )
 
     def _checkpoint(self) -> None:
@@ -431,8 +445,6 @@ class LocalRun:
 
 async def _run(action: Callable[[], Awaitable[None]]) -> None:
     await action()
-
-
 
 
 _CHECKPOINT_EVERY = 5

@@ -101,7 +101,6 @@ class Process(Future[T]):
             self._coro.close()
             self.fail(Killed())
 
-
     def ended(self) -> _Settled:
         """Awaitable that waits for the end without raising the process' error."""
         return _Settled(self)

@@ -105,5 +105,3 @@ class World(Struct):
         around = {n: public[n] for n in self.neighbours[agent]}
         beliefs = self.beliefs(agent, public[agent].abilities, around, self.settings)
         return Agent(public[agent], around, self.settings, self.method, network, journal, caller, beliefs, self.seed)
-
-

@@ -28,12 +28,8 @@ def record_story(recorder: Recorder, task: str) -> None:
     """Agent 1 answers wrongly; a committee rejects it and takes over; neighbour 4 comes to exclude it."""
     prompt = recorder.text(f"Prove [bold]{task}[/bold] \x1b[31m in red.")
     reply = recorder.text("It holds. \ud800 " + "Trivially so. " * 30)
-    evidence = ReviewRecord(
-        f"{task}-r", task, 1, "algebra", "", "first_look", 0.1, (2,), 0, 5.0, committee=0.2
-    )
-    recorder.write(
-        ev.TaskArrived(node=-1, seq=1, t=1.0, task=task, index=7, entry=0, ability="algebra", prompt=prompt)
-    )
+    evidence = ReviewRecord(f"{task}-r", task, 1, "algebra", "", "first_look", 0.1, (2,), 0, 5.0, committee=0.2)
+    recorder.write(ev.TaskArrived(node=-1, seq=1, t=1.0, task=task, index=7, entry=0, ability="algebra", prompt=prompt))
     recorder.write(ev.ProducerAsked(node=0, seq=1, t=1.0, task=task, producer=1, ability="algebra"))
     recorder.write(
         ev.ModelCalled(
@@ -82,9 +78,7 @@ def record_story(recorder: Recorder, task: str) -> None:
         )
     )
     recorder.write(
-        ev.TaskSettled(
-            node=0, seq=6, t=5.0, task=task, outcome="takeover", producer=1, author=2, value="8", calls=6
-        )
+        ev.TaskSettled(node=0, seq=6, t=5.0, task=task, outcome="takeover", producer=1, author=2, value="8", calls=6)
     )
     recorder.write(ev.EvidenceShared(node=0, seq=7, t=5.0, task=task, record=evidence, to=(2, 4)))
     recorder.write(ev.TaskGraded(node=-1, seq=2, t=5.0, task=task, correct=True))
@@ -107,9 +101,7 @@ def record_story(recorder: Recorder, task: str) -> None:
 def run(tmp_path: Path) -> RunDir:
     made = create(tmp_path, "e", datetime(2026, 1, 1, tzinfo=UTC), {"name": "e"})
     for method, seed in [("unprotected", 0), ("meshheal", 1), ("meshheal", 0)]:
-        with Recorder(
-            made.log_path(method, seed), {"method": method, "topology": {"hash": "abc"}}
-        ) as recorder:
+        with Recorder(made.log_path(method, seed), {"method": method, "topology": {"hash": "abc"}}) as recorder:
             for i in range(20):
                 record_story(recorder, f"t{i}")
     cut = Recorder(made.log_path("meshheal", 2), {"method": "meshheal"})

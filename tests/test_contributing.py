@@ -100,9 +100,7 @@ class Copy:
         command = re.sub(r"^\.venv/bin/(\w+)", lambda match: mine[match[1]], command)
         env = {**os.environ, "PYTHONPATH": str(self.root)}
         env.pop("PYTEST_ADDOPTS", None)
-        done = subprocess.run(
-            command, shell=True, cwd=self.root, env=env, capture_output=True, text=True, check=False
-        )
+        done = subprocess.run(command, shell=True, cwd=self.root, env=env, capture_output=True, text=True, check=False)
         assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
         return done.stdout + done.stderr
 

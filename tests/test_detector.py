@@ -128,9 +128,7 @@ def test_a_reset_detector_is_a_fresh_one(fresh, seen):
 
 
 @every_detector
-@pytest.mark.parametrize(
-    ("score", "expected"), [(1.1, 0.9), (-0.1, 0.9), (math.nan, 0.9), (0.9, math.nan), (0.9, 2)]
-)
+@pytest.mark.parametrize(("score", "expected"), [(1.1, 0.9), (-0.1, 0.9), (math.nan, 0.9), (0.9, math.nan), (0.9, 2)])
 def test_what_is_not_a_score_is_refused_and_changes_nothing(fresh, score, expected):
     detector = fresh()
     with pytest.raises(InternalError, match="must both be in"):
@@ -215,8 +213,10 @@ def test_an_update_follows_the_definition():
     cusum, sr = EDetector(bets, drop), EDetector(bets, drop, "sr")
     w, r = [1.0, 1.0], [0.0, 0.0]
     for score, expected in seen:
+        level = expected - drop
         for i, bet in enumerate(bets):
-            factor = 1 + min(bet, 0.95 / (1 - expected + drop)) * (expected - drop - score)
+            stake = bet / (4 * level * (1 - level))
+            factor = 1 + min(stake, 0.95 / (1 - level)) * (level - score)
             w[i] = max(1.0, w[i]) * factor
             r[i] = (r[i] + 1) * factor
         assert cusum.update(score, expected) == pytest.approx(max(1, sum(w) / 2))

@@ -16,9 +16,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 import grading_report
 
 DATA = Path(os.environ.get("MESHHEAL_DATA") or Path(__file__).parents[1].parent / "shared" / "data")
-needs_data = pytest.mark.skipif(
-    not DATA.is_dir(), reason="no published data; set MESHHEAL_DATA to its folder"
-)
+needs_data = pytest.mark.skipif(not DATA.is_dir(), reason="no published data; set MESHHEAL_DATA to its folder")
 
 TASK = Task("t", (Message("user", "?"),), AnswerForm("number"))
 SHEET = AnswerSheet({"t": "1/2"})

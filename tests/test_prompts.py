@@ -96,7 +96,7 @@ def test_the_form_shown_in_the_rubric_is_not_itself_a_verdict():
         (' \n{"reason": "r", "score": 1e-1}\n', 0.1),
         ('{"score": 0.9, "confidence": 7, "reason": null}', 0.9),
         ('```json\n{"score": 0.9, "reason": "right"}\n```', 0.9),
-        ("```\n{\n  \"score\": 0.9\n}\n```\nThat is my verdict.", 0.9),
+        ('```\n{\n  "score": 0.9\n}\n```\nThat is my verdict.', 0.9),
         ('I worked it out: \\frac{1}{2} and {1, 2}, so:\n{"score": 0.9}', 0.9),
         ('The set {"a"} has one member. {"score": 0.9}', 0.9),
         ('{"score": 0.9, "reason": "the set {1, 2} and a \\" quote }"}!', 0.9),
@@ -313,7 +313,7 @@ def test_a_well_formed_verdict_survives_whatever_its_reason_says(value, reason, 
     assert read_review(text) == Score(value + 0.0, reason)
 
 
-@given(st.floats(0, 1), st.text("abc {}[]\"\\\n", max_size=30), st.integers(0, 1))
+@given(st.floats(0, 1), st.text('abc {}[]"\\\n', max_size=30), st.integers(0, 1))
 def test_the_short_way_and_the_long_way_agree(value, reason, indent):
     text = json.dumps({"score": value, "reason": reason, "more": [{"score": 0}]}, indent=indent or None)
     assert read_review(text) == read_review("Verdict: " + text + "\n") == Score(value + 0.0, reason)

@@ -207,9 +207,7 @@ def test_permuting_the_gold_answers_changes_no_reply(tmp_path: Path) -> None:
 # --- files -----------------------------------------------------------------------------------------------
 
 
-def publish(
-    path: Path, texts: dict[int, str], golds: dict[int, str] | None = None, key: str = "model_outputs"
-) -> None:
+def publish(path: Path, texts: dict[int, str], golds: dict[int, str] | None = None, key: str = "model_outputs") -> None:
     """Write a file as MMLU-Pro's authors publish them."""
     rows = [
         {

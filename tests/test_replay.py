@@ -74,9 +74,7 @@ def test_a_recorded_completion_comes_back_whole(replay: Callable[..., Replay]) -
         {"prompt": "What is 1 + 2?"},
     ],
 )  # fmt: skip
-def test_a_call_that_differs_in_any_part_is_not_found(
-    replay: Callable[..., Replay], other: dict[str, object]
-) -> None:
+def test_a_call_that_differs_in_any_part_is_not_found(replay: Callable[..., Replay], other: dict[str, object]) -> None:
     again = replay(lambda log: record(log, request(), "x"), "resume")
     assert again.find(request(**other), MODEL) is None  # type: ignore[arg-type]
     assert again.find(request(), "live/b") is None

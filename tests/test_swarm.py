@@ -397,7 +397,7 @@ class History:
                 self.w.add(Swapped, agent=0, to="own", index=i, degraded=False)
             self.w.add(TaskArrived, task=f"t{i}", index=i, entry=1, ability="a")
             for agent in range(4):
-                low = agent == 0 and PHASES.faults <= i < PHASES.quiet and i % 4
+                low = agent == 0 and PHASES.faults <= i < PHASES.quiet and i % 20
                 to = tuple(b for b in range(4) if b != agent)
                 self.w.share(1, agent, self.bad if low else 0.9, to=to, task=f"t{i}")
         self.index = index
@@ -424,6 +424,15 @@ def test_a_grossly_degraded_agent_that_nobody_excludes_is_caught() -> None:
     assert judged.fates == {"missed": 3}
     assert {v.check for v in judged.found} == {"degraded-are-excluded"}
     assert judged.found[0].events
+    assert "not even suspected" in judged.found[0].what
+
+
+def test_a_suspect_of_which_the_oracle_is_sure_many_times_over_must_be_excluded() -> None:
+    assert History().until(30).state("suspect", "healthy").judge().fates == {"missed": 3}
+
+
+def test_a_suspect_of_which_the_oracle_is_only_just_sure_may_wait() -> None:
+    assert History(bad=0.6).until(30).state("suspect", "healthy").judge().fates == {"in doubt": 3}
 
 
 def test_one_observer_that_misses_it_is_enough() -> None:

@@ -277,9 +277,7 @@ def test_a_call_draws_the_same_whatever_was_called_before() -> None:
     assert [ask(busy, t) for t in list(tasks.values())[:20]] == plain
 
 
-@given(
-    st.integers(0, 3), st.integers(0, 3), st.integers(0, 2), st.sampled_from(["produce", "takeover", "probe"])
-)
+@given(st.integers(0, 3), st.integers(0, 3), st.integers(0, 2), st.sampled_from(["produce", "takeover", "probe"]))
 def test_equal_keys_give_equal_completions_others_do_not(a: int, b: int, n: int, purpose: Purpose) -> None:
     tasks, sheet = world(40)
     m = model("llama-3.2-3b", tasks, sheet)

@@ -58,15 +58,17 @@ def shapes(draw: st.DrawFn) -> Topology:
     n = draw(st.integers(8, 40))
     seed = draw(st.integers(0, 99))
     return draw(
-        st.sampled_from([
-            lambda: complete(n),
-            lambda: ring(n, k=draw(st.integers(1, 4))),
-            lambda: cells(n, size=draw(st.integers(3, 8)), seed=seed),
-            lambda: cells(n, size=4, join="added", bridges=n // 4 + 2, seed=seed),
-            lambda: regular(n, draw(st.sampled_from([2, 4, 6])), seed=seed),
-            lambda: small_world(n, 4, draw(st.floats(0, 1)), seed=seed),
-            lambda: coverage(n, draw(st.integers(1, 4)), abilities=draw(st.integers(1, 5)), seed=seed),
-        ])
+        st.sampled_from(
+            [
+                lambda: complete(n),
+                lambda: ring(n, k=draw(st.integers(1, 4))),
+                lambda: cells(n, size=draw(st.integers(3, 8)), seed=seed),
+                lambda: cells(n, size=4, join="added", bridges=n // 4 + 2, seed=seed),
+                lambda: regular(n, draw(st.sampled_from([2, 4, 6])), seed=seed),
+                lambda: small_world(n, 4, draw(st.floats(0, 1)), seed=seed),
+                lambda: coverage(n, draw(st.integers(1, 4)), abilities=draw(st.integers(1, 5)), seed=seed),
+            ]
+        )
     )()
 
 
@@ -101,8 +103,12 @@ def test_the_classical_graphs_have_their_edges():
 
 
 def test_random_graphs_depend_on_their_seed_and_on_nothing_else():
-    for make in (lambda s: regular(50, 4, seed=s), lambda s: small_world(50, 4, 0.3, seed=s),
-                 lambda s: coverage(50, seed=s), lambda s: cells(48, bridges=14, seed=s)):
+    for make in (
+        lambda s: regular(50, 4, seed=s),
+        lambda s: small_world(50, 4, 0.3, seed=s),
+        lambda s: coverage(50, seed=s),
+        lambda s: cells(48, bridges=14, seed=s),
+    ):
         assert make(1) == make(1)
         assert make(1).neighbours != make(2).neighbours
 
@@ -280,9 +286,7 @@ def test_any_distribution_of_abilities_is_covered_or_refused(held, at_least, ser
 
 
 @pytest.mark.parametrize("n", [6, 36, 100, 576])
-@pytest.mark.parametrize(
-    ("count", "at_least"), [(1, 4), (2, 4), (3, 2), (3, 4), (3, 6), (4, 4), (4, 6), (14, 4)]
-)
+@pytest.mark.parametrize(("count", "at_least"), [(1, 4), (2, 4), (3, 2), (3, 4), (3, 6), (4, 4), (4, 6), (14, 4)])
 def test_coverage_comes_within_two_percent_or_two_edges_of_the_lower_bound(n, count, at_least):
     if n == 6 and at_least > 4:
         pytest.skip("four of six hold each ability")

@@ -33,9 +33,7 @@ COMMON = {
     "seq": st.integers(0, 2**40),
     "t": FLOATS,
     "task": TASKS,
-    "causes": st.lists(st.tuples(st.integers(-1, 9), st.integers(0, 2), st.integers(0, 99)), max_size=2).map(
-        tuple
-    ),
+    "causes": st.lists(st.tuples(st.integers(-1, 9), st.integers(0, 2), st.integers(0, 99)), max_size=2).map(tuple),
     "wall": st.none() | FLOATS,
 }
 EVENTS = st.one_of(
@@ -79,14 +77,10 @@ def write_run(log: Recorder | MemoryLog, tasks: int) -> None:
     for i in range(tasks):
         task = f"math-{i}"
         prompt = log.text(f"What is {i} + {i}? " + "Reason step by step. " * 8)
-        log.write(
-            ev.TaskArrived(node=ev.WORLD, seq=i, t=i / 4, task=task, index=i, entry=i % 6, ability="algebra")
-        )
+        log.write(ev.TaskArrived(node=ev.WORLD, seq=i, t=i / 4, task=task, index=i, entry=i % 6, ability="algebra"))
         reply = log.text(f"It is {2 * i}, since {draws.uniform()} says so.")
         log.write(call(i, task, prompt=(("user", prompt),), replies=(reply,), usage=Usage(40, 12)))
-        log.write(
-            ev.FirstLook(node=1, seq=i, t=i / 4, task=task, producer=0, reviewer=2, scores=(draws.uniform(),))
-        )
+        log.write(ev.FirstLook(node=1, seq=i, t=i / 4, task=task, producer=0, reviewer=2, scores=(draws.uniform(),)))
         log.write(ev.TaskSettled(node=1, seq=i, t=i / 4, task=task, outcome="accepted", value=str(2 * i)))
         log.write(ev.TaskGraded(node=ev.WORLD, seq=i, t=i / 4, task=task, correct=True))
 
@@ -502,9 +496,7 @@ try:
 except TraceError as error:
     print(error)
 """
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
-    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.count("\n") == 1
     assert "Make room" in done.stdout
     with LogFile(path) as read:

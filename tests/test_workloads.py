@@ -122,9 +122,7 @@ def test_items_that_run_out_are_dealt_again_under_a_marked_id(tmp_path: Path) ->
     path = tmp_path / "test.jsonl"
     rows = [
         {"problem": f"{i}?", "level": f"Level {1 + i % 5}", "type": kind, "solution": f"\\boxed{{{i}}}"}
-        for i, kind in enumerate(
-            ("Algebra", "Geometry", "Prealgebra", "Algebra", "Precalculus", "Number Theory")
-        )
+        for i, kind in enumerate(("Algebra", "Geometry", "Prealgebra", "Algebra", "Precalculus", "Number Theory"))
     ]
     path.write_text("\n".join(json.dumps(r) for r in rows))
     workload = load("math", path)
@@ -354,7 +352,5 @@ class TestPublishedData:
         records = [r for p in paths for r in published_outputs(p)]
         assert len(conflicts(records)) == 33
         workload = load("mmlu_pro", paths[0])
-        assert {t.kind for p in workload.pool.values() for t in p} == {
-            c for cs in CATEGORIES.values() for c in cs
-        }
+        assert {t.kind for p in workload.pool.values() for t in p} == {c for cs in CATEGORIES.values() for c in cs}
         check_items(workload, workload.tasks(500, seed=1))

@@ -211,4 +211,3 @@ class Cover:
         enough = self._spares(x, u)
         self._link(x, v)
         return enough
-

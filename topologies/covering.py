@@ -43,10 +43,7 @@ def coverage(
         refuse(f"coverage needs agents and different abilities, not n={n}, abilities={abilities!r}")
     share = share_of(holders)
     made = cover(tuple(pattern(i, names, share) for i in range(n)), at_least, serve, seed)
-    name = (
-        f"coverage:{n},at_least={at_least},abilities={len(names)},"
-        f"holders={share},serve={serve},seed={seed}"
-    )
+    name = f"coverage:{n},at_least={at_least},abilities={len(names)},holders={share},serve={serve},seed={seed}"
     return replace(made, name=name, abilities=() if isinstance(abilities, int) else made.abilities)
 
 

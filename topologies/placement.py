@@ -49,8 +49,7 @@ def stratified(topology: Topology, fraction: float = 1 / 3) -> tuple[AgentId, ..
 
 
 class _Spread:
-    """Degraded agents being placed, with each observer's count of degraded neighbours, whole and by ability.
-    """
+    """Degraded agents being placed, with each observer's count of degraded neighbours, whole and by ability."""
 
     def __init__(self, topology: Topology, total: int) -> None:
         self.topology = topology

@@ -33,9 +33,7 @@ KINDS: dict[str, Kind] = {
     "cells": Kind(cells, {"size": int, "bridges": int, "join": str, "seed": int}),
     "regular": Kind(regular, {"degree": int, "seed": int}, ("degree",)),
     "small_world": Kind(small_world, {"k": int, "p": float, "seed": int}, ("k", "p")),
-    "coverage": Kind(
-        coverage, {"at_least": int, "abilities": int, "holders": Fraction, "serve": str, "seed": int}
-    ),
+    "coverage": Kind(coverage, {"at_least": int, "abilities": int, "holders": Fraction, "serve": str, "seed": int}),
     "saved": Kind(saved, {}),
 }
 

@@ -134,10 +134,7 @@ def _spoken(options: tuple[str, ...], text: str) -> list[Found]:
             continue
         found.append(Found(m.start(), None if hedge or not label else _as_option(options, label)))
     for m in patterns.upheld.finditer(text):
-        if (
-            _DENIED_LABEL.search(text, max(0, m.start() - 30), m.start())
-            or text[m.end() : m.end() + 1] == "?"
-        ):
+        if _DENIED_LABEL.search(text, max(0, m.start() - 30), m.start()) or text[m.end() : m.end() + 1] == "?":
             continue
         found.append(Found(m.start(), _as_option(options, m["enclosed"] or m["bare"])))
     last = _last_line(options, text)

@@ -69,9 +69,7 @@ QUANTITY = (
 """A number, a mixed number, a fraction of two numbers, or one of these as a percentage."""
 
 _FRAC = re.compile(r"^([-+]?)\s*\\[dt]?frac\s*\{\s*([^{}]+?)\s*\}\s*\{\s*([^{}]+?)\s*\}$")
-_MIXED = re.compile(
-    r"^([-+]?)(\d{1,20})(?:\s+(\d{1,20})/(\d{1,20})|\s*\\[dt]?frac\s*\{(\d{1,20})\}\s*\{(\d{1,20})\})$"
-)
+_MIXED = re.compile(r"^([-+]?)(\d{1,20})(?:\s+(\d{1,20})/(\d{1,20})|\s*\\[dt]?frac\s*\{(\d{1,20})\}\s*\{(\d{1,20})\})$")
 _DECIMAL = re.compile(r"^([-+]?)(\d*)(?:\.(\d*))?(?:e([-+]?\d+))?$")
 _TIMES_TEN = re.compile(r"\s*(?:\\times|\\cdot|\u00d7|x|\*)\s*10\s*(?:\^|\*\*)\s*\{?\s*([-+]?\d+)\s*\}?$")
 _GROUP = re.compile(r"(?<=\d)(?:,|\{,\}|\\,|\\!|,\\!| |_)(?=\d{3}(?!\d))")
@@ -86,9 +84,7 @@ def number_text(text: str) -> str | None:
     percent = text.endswith("%")
     if percent:
         text = text[:-1].removesuffix("\\").rstrip()
-    body = _mixed_text(text) or (
-        _fraction_text(text) if "frac" in text or "/" in text else _decimal_text(text)
-    )
+    body = _mixed_text(text) or (_fraction_text(text) if "frac" in text or "/" in text else _decimal_text(text))
     return None if body is None else body + ("%" if percent else "")
 
 
@@ -117,9 +113,7 @@ def _fraction_text(text: str) -> str | None:
 
 
 def _decimal_text(text: str) -> str | None:
-    text = (
-        text.strip().lower().replace("$", "").replace("\u20ac", "").replace("\u00a3", "").replace("- ", "-")
-    )
+    text = text.strip().lower().replace("$", "").replace("\u20ac", "").replace("\u00a3", "").replace("- ", "-")
     power = 0
     scaled = _TIMES_TEN.search(text)
     if scaled:
@@ -216,13 +210,7 @@ def text_form(text: str) -> str:
         return " ".join(bare.replace(" ", ""))
     if _PRODUCT.match(bare):
         return " \u00d7 ".join(sorted(re.findall(r"\d+", bare), key=int))
-    bare = (
-        _FRACTION.sub(r"\1/\2", plain(bare))
-        .strip()
-        .rstrip(".")
-        .strip("\"'\u201c\u201d\u2018\u2019")
-        .casefold()
-    )
+    bare = _FRACTION.sub(r"\1/\2", plain(bare)).strip().rstrip(".").strip("\"'\u201c\u201d\u2018\u2019").casefold()
     bare = " ".join(bare.replace(", ", " ").split())
     if _PRODUCT.match(bare):
         return " \u00d7 ".join(sorted(re.findall(r"\d+", bare), key=int))

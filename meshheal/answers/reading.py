@@ -117,9 +117,7 @@ _HASHES = re.compile(rf"####\s*(?P<number>{QUANTITY})")
 
 
 def _numbers(text: str) -> list[Found]:
-    boxed = (
-        [Found(at, None if c is None else _lone_number(c)) for at, c in boxes(text)] if "\\" in text else []
-    )
+    boxed = [Found(at, None if c is None else _lone_number(c)) for at, c in boxes(text)] if "\\" in text else []
     if boxed:
         return boxed[-1:] if boxed[-1].value is None else [b for b in boxed if b.value is not None]
     text = plain(text)

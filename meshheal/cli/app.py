@@ -25,7 +25,10 @@ def build() -> typer.Typer:
             raise typer.Exit
 
     app = typer.Typer(
-        name="meshheal", no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False,
+        name="meshheal",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
         help="Networks of LLM agents that notice and route around members whose answers have become bad.",
     )
     app.command("run", help="Run an experiment: a script that declares EXPERIMENT.")(run.run)

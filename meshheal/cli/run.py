@@ -21,28 +21,54 @@ from meshheal.errors import MeshHealError, UsageError
 from meshheal.experiment import Experiment
 from meshheal.study import Study
 
+_CORES = os.cpu_count() or 1
+
 SeedsOption = Annotated[int | None, typer.Option("--seeds", help="Number of seeds.")]
 OutOption = Annotated[Path, typer.Option("--out", help="Where run directories are made.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print results.json to standard output, all else to standard error.")]
-DisplayOption = Annotated[str, typer.Option("--display", help="Progress: none, plain or full; by default what suits the terminal.")]
-SetOption = Annotated[list[str] | None, typer.Option("--set", metavar="SECTION.NAME=VALUE", help="Change a setting of the protocol.")]
+JsonOption = Annotated[
+    bool, typer.Option("--json", help="Print results.json to standard output, all else to standard error.")
+]
+DisplayOption = Annotated[
+    str, typer.Option("--display", help="Progress: none, plain or full; by default what suits the terminal.")
+]
+SetOption = Annotated[
+    list[str] | None, typer.Option("--set", metavar="SECTION.NAME=VALUE", help="Change a setting of the protocol.")
+]
 ConfigOption = Annotated[Path | None, typer.Option("--config", help="TOML file with settings of the protocol.")]
-HealthyOption = Annotated[str | None, typer.Option("--healthy", metavar="MODEL[,MODEL...]", help="Models of healthy agents, given out in turn.")]
-DegradedOption = Annotated[str | None, typer.Option("--degraded", metavar="MODEL", help="Model that swapped agents run on.")]
+HealthyOption = Annotated[
+    str | None,
+    typer.Option("--healthy", metavar="MODEL[,MODEL...]", help="Models of healthy agents, given out in turn."),
+]
+DegradedOption = Annotated[
+    str | None, typer.Option("--degraded", metavar="MODEL", help="Model that swapped agents run on.")
+]
 WorkloadOption = Annotated[str | None, typer.Option("--workload", help="gym:math, bbh, math or mmlu_pro.")]
 DataOption = Annotated[Path | None, typer.Option("--data", help="File or folder of the workload's data.")]
 TasksOption = Annotated[int | None, typer.Option("--tasks", help="Length of the task stream.")]
-MethodsOption = Annotated[str | None, typer.Option("--methods", metavar="METHOD[,METHOD...]", help="Methods to compare.")]
+MethodsOption = Annotated[
+    str | None, typer.Option("--methods", metavar="METHOD[,METHOD...]", help="Methods to compare.")
+]
 ParallelOption = Annotated[int, typer.Option("--parallel", help="Runs at a time; 0: in this process.")]
 ResumeOption = Annotated[str | None, typer.Option("--resume", metavar="RUN", help="Complete an interrupted run.")]
 
 
 def run(
-    experiment: Annotated[str, typer.Argument(help="A script that declares EXPERIMENT, or the name of one in experiments/.")],
-    seeds: SeedsOption = None, out: OutOption = Path("runs"), as_json: JsonOption = False, display: DisplayOption = "",
-    settings: SetOption = None, config: ConfigOption = None, healthy: HealthyOption = None,
-    degraded: DegradedOption = None, workload: WorkloadOption = None, data: DataOption = None,
-    tasks: TasksOption = None, methods: MethodsOption = None, parallel: ParallelOption = os.cpu_count() or 1,
+    experiment: Annotated[
+        str, typer.Argument(help="A script that declares EXPERIMENT, or the name of one in experiments/.")
+    ],
+    seeds: SeedsOption = None,
+    out: OutOption = Path("runs"),
+    as_json: JsonOption = False,
+    display: DisplayOption = "",
+    settings: SetOption = None,
+    config: ConfigOption = None,
+    healthy: HealthyOption = None,
+    degraded: DegradedOption = None,
+    workload: WorkloadOption = None,
+    data: DataOption = None,
+    tasks: TasksOption = None,
+    methods: MethodsOption = None,
+    parallel: ParallelOption = _CORES,
     resume: ResumeOption = None,
 ) -> None:
     """Run an experiment from its script."""
@@ -55,10 +81,19 @@ def script(declared: Experiment) -> None:
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
     def command(
-        seeds: SeedsOption = None, out: OutOption = Path("runs"), as_json: JsonOption = False, display: DisplayOption = "",
-        settings: SetOption = None, config: ConfigOption = None, healthy: HealthyOption = None,
-        degraded: DegradedOption = None, workload: WorkloadOption = None, data: DataOption = None,
-        tasks: TasksOption = None, methods: MethodsOption = None, parallel: ParallelOption = os.cpu_count() or 1,
+        seeds: SeedsOption = None,
+        out: OutOption = Path("runs"),
+        as_json: JsonOption = False,
+        display: DisplayOption = "",
+        settings: SetOption = None,
+        config: ConfigOption = None,
+        healthy: HealthyOption = None,
+        degraded: DegradedOption = None,
+        workload: WorkloadOption = None,
+        data: DataOption = None,
+        tasks: TasksOption = None,
+        methods: MethodsOption = None,
+        parallel: ParallelOption = _CORES,
         resume: ResumeOption = None,
     ) -> None:
         adapted = adapt(declared, seeds, healthy, degraded, workload, data, tasks, methods, settings, config)
@@ -96,8 +131,16 @@ def load(name: str) -> Experiment:
 
 
 def adapt(
-    e: Experiment, seeds: int | None, healthy: str | None, degraded: str | None, workload: str | None, data: Path | None,
-    tasks: int | None, methods: str | None, settings: list[str] | None, config: Path | None,
+    e: Experiment,
+    seeds: int | None,
+    healthy: str | None,
+    degraded: str | None,
+    workload: str | None,
+    data: Path | None,
+    tasks: int | None,
+    methods: str | None,
+    settings: list[str] | None,
+    config: Path | None,
 ) -> Experiment:
     """The experiment as the command line changes it."""
     if seeds is not None:
@@ -137,7 +180,9 @@ def overrides(base: dict[str, dict[str, Any]], pairs: list[str], config: Path | 
             raise UsageError(f"--config {config}: not TOML: {error}") from error
         for section, values in read.items():
             if not isinstance(values, dict):
-                raise UsageError(f"--config {config}: {section!r} stands outside a section; write [review], [detector], ...")
+                raise UsageError(
+                    f"--config {config}: {section!r} stands outside a section; write [review], [detector], ..."
+                )
             merged.setdefault(section, {}).update(values)
     for pair in pairs:
         name, equals, value = pair.partition("=")
@@ -167,7 +212,8 @@ def conduct(e: Experiment, out: Path, as_json: bool, how: str, parallel: int, re
         except KeyboardInterrupt:
             print(
                 f"meshheal: interrupted; {study.directory.path} keeps what was done. Complete it with "
-                f"--resume {study.directory.name}", file=sys.stderr,
+                f"--resume {study.directory.name}",
+                file=sys.stderr,
             )
             sys.exit(130)
     if as_json:

@@ -68,9 +68,7 @@ def _review(event: ev.AnyEvent) -> str:
             scores = _scores(event.scores)
             return f"first look by agent {event.reviewer}: {scores}{unscored} → {event.decision}{why}"
         case ev.CommitteeMet():
-            votes = ", ".join(
-                f"agent {m} {_score(s)}" for m, s in zip(event.members, event.scores, strict=False)
-            )
+            votes = ", ".join(f"agent {m} {_score(s)}" for m, s in zip(event.members, event.scores, strict=False))
             again = f"; after deliberating {_scores(event.deliberated)}" if event.deliberated else ""
             split = ", split" if event.split else ""
             return f"committee: {votes}{again} → verdict {_score(event.verdict)}{split}"
@@ -102,9 +100,7 @@ def _belief(event: ev.AnyEvent) -> str:
     match event:
         case ev.StateChanged():
             ability = f" in {event.ability}" if event.ability else ""
-            because = "".join(
-                f", {x}" for x in (event.reason, event.record and f"record {event.record}") if x
-            )
+            because = "".join(f", {x}" for x in (event.reason, event.record and f"record {event.record}") if x)
             change = f"{event.before} → {event.to}"
             return f"agent {event.agent}{ability}: {change} (evidence {event.evidence:.3g}{because})"
         case ev.SuspicionMoved():
@@ -129,9 +125,7 @@ def _settled(event: ev.TaskSettled) -> str:
     cost = f"{event.calls} calls, {event.usage.total} tokens"
     if event.author is None:
         return f"settled as {event.outcome}, without an answer ({cost})"
-    whose = (
-        f"agent {event.author}" if event.author != event.producer else f"its producer, agent {event.producer}"
-    )
+    whose = f"agent {event.author}" if event.author != event.producer else f"its producer, agent {event.producer}"
     return f"settled as {event.outcome}: {event.value!r} by {whose} ({cost})"
 
 

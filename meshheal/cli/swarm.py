@@ -33,7 +33,8 @@ def swarm(
     seeds: Annotated[int, typer.Option("--seeds", help="Number of worlds.")] = ENOUGH,
     first: Annotated[int, typer.Option("--first", help="Seed of the first world.")] = 0,
     seed: Annotated[int | None, typer.Option("--seed", help="Run this one world, twice.")] = None,
-    parallel: ParallelOption = CORES, as_json: JsonOption = False,
+    parallel: ParallelOption = CORES,
+    as_json: JsonOption = False,
 ) -> None:
     """Draw worlds, run and check them. Exit 0: all held, 1: something did not, 3: there was nothing to judge."""
     if seeds < 1 or parallel < 0:
@@ -100,14 +101,20 @@ def summary(verdicts: list[Verdict]) -> dict[str, Any]:
         fates.update(v.fates)
     reviewed = sum(v.reviewed for v in verdicts)
     return {
-        "worlds": len(verdicts), "tasks": sum(v.tasks for v in verdicts), "reviewed": reviewed,
-        "run_twice": sum(v.twice for v in verdicts), "pairs": dict(sorted(fates.items())),
+        "worlds": len(verdicts),
+        "tasks": sum(v.tasks for v in verdicts),
+        "reviewed": reviewed,
+        "run_twice": sum(v.twice for v in verdicts),
+        "pairs": dict(sorted(fates.items())),
         "recovered": sum(v.recovered for v in verdicts),
         "sometimes": {name: len(where) for name, where in sometimes.items()},
-        "never_seen": never, "sometimes_checked": len(verdicts) >= ENOUGH,
+        "never_seen": never,
+        "sometimes_checked": len(verdicts) >= ENOUGH,
         "failed": [
             {
-                "seed": v.seed, "world": v.world, "violations": msgspec.to_builtins(v.violations),
+                "seed": v.seed,
+                "world": v.world,
+                "violations": msgspec.to_builtins(v.violations),
                 "repeat": repeat(v.seed),
             }
             for v in failed

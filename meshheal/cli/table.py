@@ -67,7 +67,9 @@ def _note(results: dict[str, Any]) -> str:
     if results["mode"] == "simulated":
         return "Models are simulated from published accuracies (docs/MODELS.md); tokens are estimated. No real model was called."
     if results["mode"] == "recorded":
-        return "Answers are real models' recorded ones; reviews are simulated by comparing answers; tokens are estimated."
+        return (
+            "Answers are real models' recorded ones; reviews are simulated by comparing answers; tokens are estimated."
+        )
     return "Answers, reviews and tokens are of real models, live."
 
 

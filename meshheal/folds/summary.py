@@ -104,7 +104,10 @@ class Summary:
     """Fold over a run's events. `watchers` are, per agent, the neighbours that share an ability with it."""
 
     def __init__(
-        self, watchers: Sequence[Sequence[AgentId]], abilities: Sequence[Sequence[str]], seed: int,
+        self,
+        watchers: Sequence[Sequence[AgentId]],
+        abilities: Sequence[Sequence[str]],
+        seed: int,
         phase: tuple[int, int] | None = None,
     ) -> None:
         self._watchers = watchers
@@ -308,5 +311,3 @@ def watchers(neighbours: Sequence[Sequence[AgentId]], abilities: Sequence[Sequen
     """Per agent, the neighbours that share an ability with it."""
     held: list[frozenset[str]] = [frozenset(a) for a in abilities]
     return [[n for n in around if held[n] & held[a]] for a, around in enumerate(neighbours)]
-
-

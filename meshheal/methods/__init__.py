@@ -31,7 +31,8 @@ class Named(Struct, frozen=True):
 _ALL = (
     Named("meshheal", meshheal.settle, {}, "the protocol"),
     Named(
-        "meshheal-seed", meshheal.settle,
+        "meshheal-seed",
+        meshheal.settle,
         {"detector": {"own_offset": False}, "recovery": {"burst": 0, "budget": 0.0, "compare": False}},
         "the paper's plain form: no own offset, no bursts, no background probes, probes are reviewed",
     ),

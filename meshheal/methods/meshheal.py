@@ -93,14 +93,26 @@ _FIRST_LOOK = 1
 
 def _note_look(agent: Agent, work: Work, look: Look, producer: AgentId, unscored: tuple[str, ...], why: str) -> None:
     work.cause = agent.journal.add(
-        FirstLook, work.task.id, (work.cause,), work.calls, producer=producer,
-        reviewer=-1 if look.reviewer is None else look.reviewer, scores=tuple(look.scores), unscored=unscored,
-        decision=look.decision, why=why,
+        FirstLook,
+        work.task.id,
+        (work.cause,),
+        work.calls,
+        producer=producer,
+        reviewer=-1 if look.reviewer is None else look.reviewer,
+        scores=tuple(look.scores),
+        unscored=unscored,
+        decision=look.decision,
+        why=why,
     )
 
 
 async def _ask_review(
-    agent: Agent, work: Work, answer: Answer, reviewer: AgentId, samples: int, n: int = 0,
+    agent: Agent,
+    work: Work,
+    answer: Answer,
+    reviewer: AgentId,
+    samples: int,
+    n: int = 0,
     opinions: tuple[Review, ...] = (),
 ) -> list[Review]:
     ask = ReviewIt(work.task, answer, samples, n, opinions, work.calls, work.cause)
@@ -131,9 +143,16 @@ async def committee(agent: Agent, work: Work, answer: Answer, look: Look) -> End
         votes = await _deliberate(agent, work, answer, opinions)
     verdict = agent.ladder.verdict(votes, agent.model_of)
     work.cause = agent.journal.add(
-        CommitteeMet, work.task.id, (work.cause,), work.calls, producer=answer.producer, members=tuple(opinions),
+        CommitteeMet,
+        work.task.id,
+        (work.cause,),
+        work.calls,
+        producer=answer.producer,
+        members=tuple(opinions),
         scores=tuple(first.get(m) for m in opinions),
-        deliberated=tuple(votes.get(m) for m in opinions) if votes is not first else (), verdict=verdict, split=split,
+        deliberated=tuple(votes.get(m) for m in opinions) if votes is not first else (),
+        verdict=verdict,
+        split=split,
     )
     used.verdict, used.votes = verdict, tuple(first.items())
     if verdict is not None and not agent.ladder.rejects(verdict):
@@ -163,10 +182,12 @@ async def _deliberate(
 ) -> dict[AgentId, float]:
     """The members' scores after each has seen the others'; a member that then has none keeps its first."""
     members = list(opinions)
-    replies = await agent.network.gather([
-        _ask_review(agent, work, answer, m, 1, opinions=tuple(o for a, o in opinions.items() if a != m))
-        for m in members
-    ])
+    replies = await agent.network.gather(
+        [
+            _ask_review(agent, work, answer, m, 1, opinions=tuple(o for a, o in opinions.items() if a != m))
+            for m in members
+        ]
+    )
     votes: dict[AgentId, float] = {}
     for member, reviews in zip(members, replies, strict=True):
         first, second = opinions[member], reviews[0]
@@ -199,8 +220,14 @@ async def takeover(
         return used
     value = dict(candidates)[chosen]
     work.cause = agent.journal.add(
-        TookOver, work.task.id, (work.cause,), work.calls, producer=answer.producer,
-        members=tuple(a for a, _ in candidates), values=tuple(v for _, v in candidates), chosen=chosen,
+        TookOver,
+        work.task.id,
+        (work.cause,),
+        work.calls,
+        producer=answer.producer,
+        members=tuple(a for a, _ in candidates),
+        values=tuple(v for _, v in candidates),
+        chosen=chosen,
         replaced=value != answer.value,
     )
     return Ended("takeover", chosen, value, used.verdict, used.votes, tuple(candidates))
@@ -218,9 +245,18 @@ async def share(agent: Agent, work: Work, answer: Answer, look: Look, ended: End
     task = work.task
     if look.score is not None:
         record = ReviewRecord(
-            id=agent.record_id(), task=task.id, producer=answer.producer, ability=task.ability, kind=task.kind,
-            channel="first_look", score=look.score, reviewers=() if look.reviewer is None else (look.reviewer,),
-            coordinator=agent.id, time=agent.network.now(), committee=ended.verdict, votes=ended.votes,
+            id=agent.record_id(),
+            task=task.id,
+            producer=answer.producer,
+            ability=task.ability,
+            kind=task.kind,
+            channel="first_look",
+            score=look.score,
+            reviewers=() if look.reviewer is None else (look.reviewer,),
+            coordinator=agent.id,
+            time=agent.network.now(),
+            committee=ended.verdict,
+            votes=ended.votes,
         )
         work.cause = await agent.share(record, work.cause)
     agreed, answered = _agreement(agent, work, answer, look, ended)
@@ -231,7 +267,9 @@ async def share(agent: Agent, work: Work, answer: Answer, look: Look, ended: End
         agent.prober.bank_if_agreed(task, ended.value, agreed, answered, work.cause)
 
 
-def _agreement(agent: Agent, work: Work, answer: Answer, look: Look, ended: Ended) -> tuple[list[AgentId], list[AgentId]]:
+def _agreement(
+    agent: Agent, work: Work, answer: Answer, look: Look, ended: Ended
+) -> tuple[list[AgentId], list[AgentId]]:
     """(who stands behind the answer that is used, who has seen the task)."""
     accept = agent.settings.review.accept_at
     seen = [answer.producer, *(a for a, _ in ended.votes), *(a for a, _ in ended.answers)]

@@ -17,14 +17,26 @@ async def produced(agent: Agent, work: Work) -> Answer | None:
         tried.append(producer)
         opinion = agent.beliefs.opinions.get(producer)
         cause = agent.journal.add(
-            ProducerAsked, task.id, (work.cause,), work.calls, producer=producer, ability=task.ability,
-            state=agent.beliefs.state(producer, task.ability), mandated=opinion is not None and opinion.withheld,
+            ProducerAsked,
+            task.id,
+            (work.cause,),
+            work.calls,
+            producer=producer,
+            ability=task.ability,
+            state=agent.beliefs.state(producer, task.ability),
+            mandated=opinion is not None and opinion.withheld,
         )
         answer = await agent.ask_producer(work, producer, cause)
         if answer is not None:
             work.cause = agent.journal.add(
-                Answered, task.id, (work.cause,), work.calls, producer=producer, value=answer.value,
-                fault=answer.fault, text=agent.journal.text(answer.text),
+                Answered,
+                task.id,
+                (work.cause,),
+                work.calls,
+                producer=producer,
+                value=answer.value,
+                fault=answer.fault,
+                text=agent.journal.text(answer.text),
             )
             return answer
     return None

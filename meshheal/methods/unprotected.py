@@ -11,6 +11,4 @@ async def settle(agent: Agent, work: Work) -> Settled:
     answer = await produced(agent, work)
     if answer is None:
         return Settled("unanswered", usage=work.usage, calls=work.calls, cause=work.cause)
-    return Settled(
-        "direct", answer.producer, answer.producer, answer.value, work.usage, work.calls, work.cause
-    )
+    return Settled("direct", answer.producer, answer.producer, answer.value, work.usage, work.calls, work.cause)

@@ -94,9 +94,7 @@ def encode_event(event: Event) -> bytes:
     except (UnicodeEncodeError, msgspec.ValidationError):
         pass
     except (TypeError, OverflowError) as error:
-        raise InternalError(
-            f"an event has a field that cannot be recorded ({error}): {event!r:.300}"
-        ) from error
+        raise InternalError(f"an event has a field that cannot be recorded ({error}): {event!r:.300}") from error
     content = json.dumps(msgspec.to_builtins(event, enc_hook=_plain), ensure_ascii=False)
     wrapped = _Escaped(type(event).__name__, b64encode(content.encode(*_UTF8)).decode(), event.wall)
     return _encoder.encode(wrapped) + b"\n"

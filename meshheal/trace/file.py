@@ -157,9 +157,7 @@ class FrameFile:
             raise TraceError(f"{self.path} is no event log, or was cut before its first record")
         schema = record.pop("schema", None)
         if schema != SCHEMA_VERSION:
-            raise TraceError(
-                f"event log {self.path} has schema version {schema}; this meshheal reads {SCHEMA_VERSION}"
-            )
+            raise TraceError(f"event log {self.path} has schema version {schema}; this meshheal reads {SCHEMA_VERSION}")
         return record, frame.length
 
     def _read_footer(self, offset: int) -> dict[str, Any] | None:

@@ -40,9 +40,7 @@ class Recorder:
     frame early. As a context manager it ends with `close` after success and with `abort` after an exception.
     """
 
-    def __init__(
-        self, path: Path, header: dict[str, Any], *, level: int = 1, frame_bytes: int = FRAME_BYTES
-    ) -> None:
+    def __init__(self, path: Path, header: dict[str, Any], *, level: int = 1, frame_bytes: int = FRAME_BYTES) -> None:
         """`header` says what the log is of (experiment, method, seed, arm), as JSON values.
 
         `level` is zstd's: higher makes smaller files and slower runs. Raises `TraceError` where the file
@@ -66,9 +64,7 @@ class Recorder:
         try:
             self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o666)
         except FileExistsError as error:
-            raise TraceError(
-                f"event log {path} exists already: resume the run, or choose another directory"
-            ) from error
+            raise TraceError(f"event log {path} exists already: resume the run, or choose another directory") from error
         except OSError as error:
             raise self._trouble(error) from error
         self._append(first)

@@ -98,9 +98,7 @@ class Replay:
         """One line: which call, and how the record differs. Reads the log again, which only a failed replay
         does."""
         key = request.key
-        name = (
-            f"{key.purpose} call {key.n} of agent {key.agent} on {key.item} (subject {key.subject}, {model})"
-        )
+        name = f"{key.purpose} call {key.n} of agent {key.agent} on {key.item} (subject {key.subject}, {model})"
         end = "" if self._source.complete else "; the log is cut before its end"
         wanted = _key(request, model)
         of_item: list[str] = []
@@ -147,9 +145,7 @@ def _key_of(call: ModelCalled) -> tuple[object, ...]:
 
 
 def _text_difference(now: str, then: str) -> str:
-    at = next(
-        (i for i, (a, b) in enumerate(zip(now, then, strict=False)) if a != b), min(len(now), len(then))
-    )
+    at = next((i for i, (a, b) in enumerate(zip(now, then, strict=False)) if a != b), min(len(now), len(then)))
     start = max(0, at - _SHOWN // 3)
     shown = slice(start, start + _SHOWN)
     return f"differs at character {at}: {now[shown]!r}, recorded {then[shown]!r}"

@@ -58,9 +58,7 @@ class RunDir:
         """Where the event log of an arm is, or is to be. Raises `UsageError` for a method's name that is no
         file name."""
         if not _NAME.fullmatch(method):
-            raise UsageError(
-                f"method {method!r} cannot name a log file: use letters, digits, '_', '-', '.' and '+'"
-            )
+            raise UsageError(f"method {method!r} cannot name a log file: use letters, digits, '_', '-', '.' and '+'")
         return self.path / "events" / f"{method}-{seed}.jsonl.zst"
 
     def arms(self) -> list[Arm]:
@@ -166,15 +164,11 @@ def open_run(run: str | Path, out: Path) -> RunDir:
         try:
             given = (out / LATEST).read_text().strip()
         except OSError as error:
-            raise UsageError(
-                f"no latest run in {out}: run an experiment first, or say where with --out"
-            ) from error
+            raise UsageError(f"no latest run in {out}: run an experiment first, or say where with --out") from error
     for path in (out / given, Path(given)):
         if (path / "experiment.json").is_file():
             return RunDir(path)
-    raise UsageError(
-        f"no run {given!r} here or in {out}: give the run's directory, its name, or 'latest'{_known(out)}"
-    )
+    raise UsageError(f"no run {given!r} here or in {out}: give the run's directory, its name, or 'latest'{_known(out)}")
 
 
 def _known(out: Path) -> str:
@@ -219,9 +213,7 @@ def _lock(held: int, name: str) -> None:
     try:
         fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
-        raise UsageError(
-            f"run {name} is being written by another process: wait for it, or start a new run"
-        ) from error
+        raise UsageError(f"run {name} is being written by another process: wait for it, or start a new run") from error
 
 
 @contextmanager

@@ -29,9 +29,7 @@ def upload(run: Path, url: str) -> list[str]:
             if _copy(path, there, f"{root.rstrip('/')}/{run.name}/{name}"):
                 copied.append(name)
         except OSError as error:
-            raise TraceError(
-                f"run {run.name}: cannot copy {name} to {url}: {error.strerror or error}"
-            ) from error
+            raise TraceError(f"run {run.name}: cannot copy {name} to {url}: {error.strerror or error}") from error
     return copied
 
 

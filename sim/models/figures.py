@@ -51,35 +51,76 @@ Figure = Published | Estimated
 _AGREEMENT = "800 labelled samples of Qwen2.5-Math (100 MATH problems x 8)"
 _RECORDED = "published MMLU-Pro outputs of five models (benchmarks/model_correlations.py)"
 
-FRESH = Estimated(.15, .30, .05, (
-    "Share k of calls that are a fresh draw at the model's accuracy instead of following what it can "
-    "solve. 800 labelled samples of Qwen2.5-Math (100 MATH problems, 8 samples each; "
-    "benchmarks/model_correlations.py): two samples of a problem correlate .72 = (1 - k)^2; P(right | "
-    "another right) .975, P(wrong | another wrong) .746"))
-FAMILY = Estimated(.30, .40, .0, (
-    "Loading on what models of a family share of an item. Published MMLU-Pro outputs of five models "
-    "(benchmarks/model_correlations.py): the factor fit gives pairs of one family .09 = .30^2 beyond "
-    "what all share"))
-LEVEL = Estimated(.40, .55, .25, (
-    "Correlation of an item's difficulty with the level its data set gives. Solve rates fall .06 "
-    "probit a MATH level for Qwen2.5-Math, .15 for gpt-oss-120b (third-party MATH-500 by level), "
-    "about .4 for small Llamas; between them"))
-JUDGE_ITEM = Estimated(.35, .55, .20, (
-    "Share of the leniency towards one answer that all models have in common: errors of different "
-    "judges correlate .3 to .6 (prior)"))
-JUDGE_MODEL = Estimated(.45, .35, .55, (
-    "Share that agents on one model have in common beyond that: two agents on the same model are "
-    "nearly one opinion"))
-JUDGE_AGENT = Estimated(.10, .05, .10, (
-    "Share that an agent keeps over its repeats beyond that; what is left varies from repeat to repeat"))
-UNSURE = Estimated(.08, .20, .03, (
-    "Share of scores in the middle of the scale, doubled where the reviewer cannot solve the item. "
-    "Graders at temperature 0 flip on 2 of 7 borderline items (inspect_ai PR 4170)"))
-FOLLOW_SOLVED = Estimated(.15, .40, .05, (
-    "Chance that a reviewer able to solve the item moves to the others' mean opinion when it sees it "
-    "(prior)"))
-FOLLOW_UNSOLVED = Estimated(.60, .80, .40, (
-    "The same where it is not able: that is where debate converges on the majority (prior)"))
+FRESH = Estimated(
+    0.15,
+    0.30,
+    0.05,
+    (
+        "Share k of calls that are a fresh draw at the model's accuracy instead of following what it can "
+        "solve. 800 labelled samples of Qwen2.5-Math (100 MATH problems, 8 samples each; "
+        "benchmarks/model_correlations.py): two samples of a problem correlate .72 = (1 - k)^2; P(right | "
+        "another right) .975, P(wrong | another wrong) .746"
+    ),
+)
+FAMILY = Estimated(
+    0.30,
+    0.40,
+    0.0,
+    (
+        "Loading on what models of a family share of an item. Published MMLU-Pro outputs of five models "
+        "(benchmarks/model_correlations.py): the factor fit gives pairs of one family .09 = .30^2 beyond "
+        "what all share"
+    ),
+)
+LEVEL = Estimated(
+    0.40,
+    0.55,
+    0.25,
+    (
+        "Correlation of an item's difficulty with the level its data set gives. Solve rates fall .06 "
+        "probit a MATH level for Qwen2.5-Math, .15 for gpt-oss-120b (third-party MATH-500 by level), "
+        "about .4 for small Llamas; between them"
+    ),
+)
+JUDGE_ITEM = Estimated(
+    0.35,
+    0.55,
+    0.20,
+    (
+        "Share of the leniency towards one answer that all models have in common: errors of different "
+        "judges correlate .3 to .6 (prior)"
+    ),
+)
+JUDGE_MODEL = Estimated(
+    0.45,
+    0.35,
+    0.55,
+    ("Share that agents on one model have in common beyond that: two agents on the same model are nearly one opinion"),
+)
+JUDGE_AGENT = Estimated(
+    0.10,
+    0.05,
+    0.10,
+    ("Share that an agent keeps over its repeats beyond that; what is left varies from repeat to repeat"),
+)
+UNSURE = Estimated(
+    0.08,
+    0.20,
+    0.03,
+    (
+        "Share of scores in the middle of the scale, doubled where the reviewer cannot solve the item. "
+        "Graders at temperature 0 flip on 2 of 7 borderline items (inspect_ai PR 4170)"
+    ),
+)
+FOLLOW_SOLVED = Estimated(
+    0.15,
+    0.40,
+    0.05,
+    ("Chance that a reviewer able to solve the item moves to the others' mean opinion when it sees it (prior)"),
+)
+FOLLOW_UNSOLVED = Estimated(
+    0.60, 0.80, 0.40, ("The same where it is not able: that is where debate converges on the majority (prior)")
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,8 +62,8 @@ def _reviews(prior: str, right: tuple[Ends, Ends], wrong: tuple[Ends, Ends]) -> 
 def _habits(loading: float, modal: float, unparsed: float, unread: float) -> dict[str, Figure]:
     """How it errs: together with others, on the common wrong answer, in replies that cannot be read."""
     return {
-        "loading": Estimated(loading, min(loading + .05, .96), loading - .15, _LOADING),
-        "modal": Estimated(modal, modal + .1, modal - .1, _MODAL),
+        "loading": Estimated(loading, min(loading + 0.05, 0.96), loading - 0.15, _LOADING),
+        "modal": Estimated(modal, modal + 0.1, modal - 0.1, _MODAL),
         "unreadable_review": Estimated(unparsed, 2 * unparsed, unparsed / 2, _UNPARSED),
         "unreadable_answer": Estimated(unread, 2 * unread, unread / 2, _UNREAD),
     }
@@ -74,9 +74,9 @@ def _costs(answer: Ends, review: Ends, speed: float) -> dict[str, Figure]:
     return {
         "answer_tokens": Estimated(*answer, _LENGTH),
         "review_tokens": Estimated(*review, _LENGTH),
-        "token_sigma": Estimated(.5, .65, .35, _SIGMA),
+        "token_sigma": Estimated(0.5, 0.65, 0.35, _SIGMA),
         "tokens_per_second": Estimated(speed, speed / 2, speed * 2, _SPEED),
-        "first_token": Estimated(.3, 1.0, .1, _FIRST),
+        "first_token": Estimated(0.3, 1.0, 0.1, _FIRST),
     }
 
 
@@ -85,91 +85,142 @@ _PROFILES = (
         name="gpt-oss-120b",
         family="gpt-oss",
         accuracy={
-            "BBH": Estimated(.93, .88, .95, (
-                f"None published. {_LINE} gives .94 at MMLU-Pro .80; less a point for label errors at "
-                "the ceiling. Low end: the best base model's .889 (Qwen3-235B-A22B)")),
-            "MATH": Estimated(.96, .92, .98, (
-                "None published for the full test set. A public study of steered chains of thought "
-                "got .981 on MATH-500 (2,198 rollouts); AIME 2024 .80 at medium effort (gpt-oss "
-                "model card); less two points for label and format errors")),
-            "MMLU-Pro": Estimated(.80, .78, .81, (
-                "Not on the model card. A public study of steered chains of thought got .791 (868 "
-                "rollouts) and .798 (124); a leaderboard's .81 could not be confirmed")),
+            "BBH": Estimated(
+                0.93,
+                0.88,
+                0.95,
+                (
+                    f"None published. {_LINE} gives .94 at MMLU-Pro .80; less a point for label errors at "
+                    "the ceiling. Low end: the best base model's .889 (Qwen3-235B-A22B)"
+                ),
+            ),
+            "MATH": Estimated(
+                0.96,
+                0.92,
+                0.98,
+                (
+                    "None published for the full test set. A public study of steered chains of thought "
+                    "got .981 on MATH-500 (2,198 rollouts); AIME 2024 .80 at medium effort (gpt-oss "
+                    "model card); less two points for label and format errors"
+                ),
+            ),
+            "MMLU-Pro": Estimated(
+                0.80,
+                0.78,
+                0.81,
+                (
+                    "Not on the model card. A public study of steered chains of thought got .791 (868 "
+                    "rollouts) and .798 (124); a leaderboard's .81 could not be confirmed"
+                ),
+            ),
         },
-        **_habits(loading=.91, modal=.67, unparsed=.01, unread=.004),
-        **_reviews(".95/.15, strong reasoning", right=((.97, .93, .99), (.80, .70, .90)),
-                   wrong=((.07, .15, .03), (.45, .65, .30))),
+        **_habits(loading=0.91, modal=0.67, unparsed=0.01, unread=0.004),
+        **_reviews(
+            ".95/.15, strong reasoning",
+            right=((0.97, 0.93, 0.99), (0.80, 0.70, 0.90)),
+            wrong=((0.07, 0.15, 0.03), (0.45, 0.65, 0.30)),
+        ),
         **_costs(answer=(1200, 2500, 800), review=(700, 1500, 400), speed=150),
     ),
     Profile(
         name="gpt-oss-20b",
         family="gpt-oss",
         accuracy={
-            "BBH": Estimated(.90, .84, .93, (
-                f"None published. {_LINE} gives .92 at MMLU-Pro .75; less two points for label errors "
-                "at the ceiling")),
-            "MATH": Estimated(.94, .89, .97, (
-                "None published for the full test set. The 120b's estimate less two points; AIME "
-                "2025 .917 at high effort (Nemotron-3-Nano card)")),
-            "MMLU-Pro": Published(.750, _NEMOTRON),
+            "BBH": Estimated(
+                0.90,
+                0.84,
+                0.93,
+                (f"None published. {_LINE} gives .92 at MMLU-Pro .75; less two points for label errors at the ceiling"),
+            ),
+            "MATH": Estimated(
+                0.94,
+                0.89,
+                0.97,
+                (
+                    "None published for the full test set. The 120b's estimate less two points; AIME "
+                    "2025 .917 at high effort (Nemotron-3-Nano card)"
+                ),
+            ),
+            "MMLU-Pro": Published(0.750, _NEMOTRON),
         },
-        **_habits(loading=.91, modal=.67, unparsed=.015, unread=.006),
-        **_reviews(".95/.15, strong reasoning", right=((.96, .92, .98), (.80, .70, .90)),
-                   wrong=((.10, .20, .05), (.50, .70, .35))),
+        **_habits(loading=0.91, modal=0.67, unparsed=0.015, unread=0.006),
+        **_reviews(
+            ".95/.15, strong reasoning",
+            right=((0.96, 0.92, 0.98), (0.80, 0.70, 0.90)),
+            wrong=((0.10, 0.20, 0.05), (0.50, 0.70, 0.35)),
+        ),
         **_costs(answer=(1200, 2500, 800), review=(700, 1500, 400), speed=200),
     ),
     Profile(
         name="qwen3-30b-a3b",
         family="qwen",
         accuracy={
-            "BBH": Estimated(.90, .8154, .945, (
-                f"Low end: the base model's .8154 ({_QWEN}, Table 5). {_LINE} gives .945 at the "
-                "thinking model's MMLU-Pro, the high end")),
-            "MATH": Published(.980, f"{_QWEN}, Table 15: thinking, on the 500 problems of MATH-500"),
-            "MMLU-Pro": Published(.809, f"{_NEMOTRON} (Qwen3-30B-A3B-Thinking-2507)"),
+            "BBH": Estimated(
+                0.90,
+                0.8154,
+                0.945,
+                (
+                    f"Low end: the base model's .8154 ({_QWEN}, Table 5). {_LINE} gives .945 at the "
+                    "thinking model's MMLU-Pro, the high end"
+                ),
+            ),
+            "MATH": Published(0.980, f"{_QWEN}, Table 15: thinking, on the 500 problems of MATH-500"),
+            "MMLU-Pro": Published(0.809, f"{_NEMOTRON} (Qwen3-30B-A3B-Thinking-2507)"),
         },
-        **_habits(loading=.91, modal=.67, unparsed=.02, unread=.006),
-        **_reviews(".92/.30, mid-size", right=((.94, .90, .97), (.80, .70, .90)),
-                   wrong=((.20, .30, .08), (.55, .70, .40))),
+        **_habits(loading=0.91, modal=0.67, unparsed=0.02, unread=0.006),
+        **_reviews(
+            ".92/.30, mid-size",
+            right=((0.94, 0.90, 0.97), (0.80, 0.70, 0.90)),
+            wrong=((0.20, 0.30, 0.08), (0.55, 0.70, 0.40)),
+        ),
         **_costs(answer=(4000, 6000, 3000), review=(2000, 3500, 1000), speed=150),
     ),
     Profile(
         name="llama-3.1-8b",
         family="llama",
         accuracy={
-            "BBH": Published(.642, f"{_META_31}: base model, 3-shot chain of thought"),
-            "MATH": Published(.519, f"{_META_31}: instruct, 0-shot chain of thought"),
-            "MMLU-Pro": Published(.483, f"{_META_31}: instruct, 5-shot chain of thought"),
+            "BBH": Published(0.642, f"{_META_31}: base model, 3-shot chain of thought"),
+            "MATH": Published(0.519, f"{_META_31}: instruct, 0-shot chain of thought"),
+            "MMLU-Pro": Published(0.483, f"{_META_31}: instruct, 5-shot chain of thought"),
         },
-        **_habits(loading=.83, modal=.45, unparsed=.05, unread=.010),
-        **_reviews(".90/.55, 8B", right=((.93, .88, .96), (.85, .75, .92)),
-                   wrong=((.35, .50, .20), (.65, .80, .50))),
+        **_habits(loading=0.83, modal=0.45, unparsed=0.05, unread=0.010),
+        **_reviews(
+            ".90/.55, 8B",
+            right=((0.93, 0.88, 0.96), (0.85, 0.75, 0.92)),
+            wrong=((0.35, 0.50, 0.20), (0.65, 0.80, 0.50)),
+        ),
         **_costs(answer=(350, 500, 250), review=(150, 250, 80), speed=100),
     ),
     Profile(
         name="llama-3.2-3b",
         family="llama",
         accuracy={
-            "BBH": Published(.57, _SMALL),
-            "MATH": Published(.480, _META_32),
-            "MMLU-Pro": Published(.31, _SMALL),
+            "BBH": Published(0.57, _SMALL),
+            "MATH": Published(0.480, _META_32),
+            "MMLU-Pro": Published(0.31, _SMALL),
         },
-        **_habits(loading=.64, modal=.33, unparsed=.08, unread=.020),
-        **_reviews(".88/.68, between 8B and 1B", right=((.90, .84, .95), (.85, .75, .92)),
-                   wrong=((.52, .66, .36), (.74, .86, .60))),
+        **_habits(loading=0.64, modal=0.33, unparsed=0.08, unread=0.020),
+        **_reviews(
+            ".88/.68, between 8B and 1B",
+            right=((0.90, 0.84, 0.95), (0.85, 0.75, 0.92)),
+            wrong=((0.52, 0.66, 0.36), (0.74, 0.86, 0.60)),
+        ),
         **_costs(answer=(330, 500, 250), review=(140, 250, 80), speed=180),
     ),
     Profile(
         name="llama-3.2-1b",
         family="llama",
         accuracy={
-            "BBH": Published(.38, _SMALL),
-            "MATH": Published(.306, _META_32),
-            "MMLU-Pro": Published(.18, _SMALL),
+            "BBH": Published(0.38, _SMALL),
+            "MATH": Published(0.306, _META_32),
+            "MMLU-Pro": Published(0.18, _SMALL),
         },
-        **_habits(loading=.45, modal=.20, unparsed=.10, unread=.040),
-        **_reviews(".85/.80, 1B", right=((.87, .80, .93), (.84, .72, .92)),
-                   wrong=((.72, .80, .55), (.83, .90, .70))),
+        **_habits(loading=0.45, modal=0.20, unparsed=0.10, unread=0.040),
+        **_reviews(
+            ".85/.80, 1B",
+            right=((0.87, 0.80, 0.93), (0.84, 0.72, 0.92)),
+            wrong=((0.72, 0.80, 0.55), (0.83, 0.90, 0.70)),
+        ),
         **_costs(answer=(320, 500, 250), review=(130, 250, 80), speed=300),
     ),
 )
@@ -194,4 +245,3 @@ def table() -> str:
         rows = [_row(k, f) for k, f in figures.items() if k not in shared]
         parts += [f"### {profile.name} (family {profile.family})", "", *head, *rows, ""]
     return "\n".join(parts)
-

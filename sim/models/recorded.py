@@ -66,8 +66,7 @@ class Recorded:
         self._compared: dict[tuple[str, str, str], bool | None] = {}
 
     async def complete(self, request: Request) -> Completion:
-        """Answer `request`; never waits. Raises `UsageError` for a prompt or purpose that was not recorded.
-        """
+        """Answer `request`; never waits. Raises `UsageError` for a prompt or purpose that was not recorded."""
         task = self._tasks.get(request.key.item)
         if task is None:
             raise InternalError(f"{self.name} was asked about {request.key.item!r}, none of its tasks")
@@ -85,8 +84,7 @@ class Recorded:
         return _WORDS(digest("recorded", self._seed, self._model, call))
 
     def _samples(self, task: Task, purpose: Purpose) -> tuple[Sample, ...]:
-        """What was recorded for a purpose: a probe or a takeover without a recording of its own is an answer.
-        """
+        """What was recorded for a purpose: a probe or a takeover without a recording of its own is an answer."""
         held = self._recording[base_id(task.id)]
         found = held.get(purpose) or held.get("produce")
         if not found:

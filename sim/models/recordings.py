@@ -180,8 +180,7 @@ def _purpose(path: Path, purpose: str) -> Purpose:
 
 
 def _harness(path: Path, wanted: Mapping[TaskId, Task]) -> Iterator[tuple[TaskId, Purpose, Sample]]:
-    """Rows of lm-evaluation-harness; a document stands there once for each filter, with the same responses.
-    """
+    """Rows of lm-evaluation-harness; a document stands there once for each filter, with the same responses."""
     by_opening: dict[str, list[Task]] = {}
     for task in wanted.values():
         by_opening.setdefault(task.messages[-1].content.strip()[:_FIRST], []).append(task)
@@ -196,9 +195,7 @@ def _harness(path: Path, wanted: Mapping[TaskId, Task]) -> Iterator[tuple[TaskId
                 yield item, "produce", Sample(text)
 
 
-def _item_of(
-    doc: dict[str, Any], by_opening: Mapping[str, list[Task]], wanted: Mapping[TaskId, Task]
-) -> TaskId | None:
+def _item_of(doc: dict[str, Any], by_opening: Mapping[str, list[Task]], wanted: Mapping[TaskId, Task]) -> TaskId | None:
     """The item that a document is: by the question's published number, else by its text."""
     number = doc.get("question_id")
     if isinstance(number, int) and task_id(number) in wanted:

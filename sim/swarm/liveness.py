@@ -25,9 +25,11 @@ from sim.swarm.ground import Ground, Views, Violation
 from sim.swarm.oracle import Oracle, Scores
 from sim.swarm.worlds import Phases
 
-SLACK = 5.0
-"""A test that does not know the distributions is to blame where the oracle has this many times the log evidence that it
-needs, which takes it as many times the records. The design's aim of 1.3 is for the mean; this bounds single paths."""
+SUSPECTED_BY, EXCLUDED_BY = 3.0, 8.0
+"""A test that has to learn its references and mixes its bets needs more log evidence than the oracle, who knows both:
+in the mean 1.3 times (the design's aim), on single paths with thin references up to 6.6 times (in 400 worlds). Where
+the oracle has these multiples of what it needs, an observer that has not so much as suspected the agent, or not
+excluded it, is to blame."""
 
 Fate = Literal["excluded", "withheld", "oracle silent", "in doubt", "outnumbered", "missed"]
 """What became of a degraded agent at one observer. `outnumbered`: most of the observer's other neighbours were degraded
@@ -56,6 +58,7 @@ class _Pair(Struct):
     """Arrivals at which the agent left `excluded`."""
     turns: list[int] = field(default_factory=list)
     """Arrivals at which anything of it was excluded or taken back: the tests start anew."""
+    suspected: list[int] = field(default_factory=list)
     withheld: list[int] = field(default_factory=list)
 
 
@@ -87,6 +90,8 @@ class Story:
             pair = self.pair(event.node, event.agent)
             if before and not after:
                 pair.left.append(self.index)
+            if event.to == "suspect":
+                pair.suspected.append(self.index)
             if "excluded" in (event.before, event.to):
                 pair.turns.append(self.index)
             return
@@ -193,7 +198,7 @@ def _found(story: Story, phases: Phases, settings: config.Detector) -> tuple[Cou
             fate, why = _fate(story, episode, observer, ill, phases, settings, oracles)
             fates[fate] += 1
             if fate == "missed":
-                what = f"agent {observer} never excluded agent {episode.agent}, degraded since arrival {episode.at}"
+                what = f"agent {observer} did not exclude agent {episode.agent}, degraded since arrival {episode.at}"
                 what += f": {why}"
                 found.append(Violation("degraded-are-excluded", what, (episode.started,)))
     return fates, found
@@ -221,10 +226,12 @@ def _fate(
     strongest = oracles[streams].strongest(records)
     if strongest < 1:
         return "oracle silent", ""
-    if strongest < SLACK:
+    suspected = any(i >= episode.at for i in pair.suspected)
+    if strongest < (EXCLUDED_BY if suspected else SUSPECTED_BY):
         return "in doubt", ""
     return "missed", (
-        f"an oracle at equal ARL0 has {strongest:.2g} times the log evidence it needs, from {len(records)} records"
+        f"{'suspected' if suspected else 'not even suspected'}, though an oracle at equal ARL0 has {strongest:.2g} "
+        f"times the log evidence it needs, from {len(records)} records"
     )
 
 

@@ -47,9 +47,9 @@ class WorkloadSpec(Struct, frozen=True):
     tasks: int = 630
     data: str | None = None
 
-    def load(self, seed: int = 0, download: bool = True) -> Workload:
+    def load(self, download: bool = True) -> Workload:
         """The workload declared here; raises `UsageError` as `load` does."""
-        return load(self.name, None if self.data is None else Path(self.data), self.tasks, seed, download)
+        return load(self.name, None if self.data is None else Path(self.data), self.tasks, download)
 
 
 def gym(subject: str = "math", tasks: int = 630) -> WorkloadSpec:
@@ -73,12 +73,15 @@ def mmlu_pro(tasks: int = 630, data: str | None = None) -> WorkloadSpec:
 
 
 def load(
-    name: str, data: Path | None = None, tasks: int = 630, seed: int = 0, download: bool = True  # noqa: ARG001
+    name: str,
+    data: Path | None = None,
+    tasks: int = 630,
+    download: bool = True,
 ) -> Workload:
     """The workload called `name`, one of `NAMES`.
 
     Without `data` all but gym are fetched from the Hugging Face hub, if `download`; the revision is in
-    `source`. `tasks` and `seed` are what the caller means to draw; drawing itself is `Workload.tasks`. Raises
+    `source`. `tasks` is how many the caller means to draw; drawing itself is `Workload.tasks`. Raises
     `UsageError` with one line for an unknown name, data that cannot be had, and files that are missing,
     empty, cut off or of another format.
     """

@@ -87,9 +87,7 @@ def load(data: Path | None, download: bool = True) -> Workload:
     pool = pooled((item for name in sorted(found) for item in _items(name, found[name])), sheet)
     total = sum(len(examples) for examples in found.values())
     if not pool:
-        raise UsageError(
-            f"workload bbh: no usable item in {source}; give the folder of BBH's JSON files with --data"
-        )
+        raise UsageError(f"workload bbh: no usable item in {source}; give the folder of BBH's JSON files with --data")
     return Workload(
         name="bbh",
         benchmark="BBH",

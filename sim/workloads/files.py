@@ -29,9 +29,7 @@ def content(path: Path, suffix: str = ".json") -> bytes:
     try:
         if path.suffix == ".zip":
             with zipfile.ZipFile(path) as archive:
-                members = [
-                    n for n in archive.namelist() if n.endswith(suffix) and not n.startswith("__MACOSX")
-                ]
+                members = [n for n in archive.namelist() if n.endswith(suffix) and not n.startswith("__MACOSX")]
                 if len(members) != 1:
                     fail(path, f"holds {len(members)} {suffix} files; give a zip of one, or the file")
                 data = archive.read(members[0])
@@ -122,8 +120,7 @@ def from_hub(name: str, repository: str, patterns: Sequence[str], download: bool
     except Exception as error:
         reason = str(error).strip().split("\n")[0][:120] or type(error).__name__
         raise UsageError(
-            f"workload {name}: {repository} cannot be had from the Hugging Face hub ({reason}); "
-            "give --data FILE"
+            f"workload {name}: {repository} cannot be had from the Hugging Face hub ({reason}); give --data FILE"
         ) from error
     return folder, f"hf:{repository}@{folder.name}"
 

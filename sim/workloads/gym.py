@@ -48,9 +48,7 @@ KINDS: dict[str, _Kind] = {
     "lcm": _Kind("arithmetic.lcm", _NUMBER, {"min_value": 2, "max_value": 500}),
     # Text, since the answer asked for is the reduced fraction and no other of the same value.
     "fraction_simplification": _Kind("arithmetic.fraction_simplification", _TEXT, {"styles": ("plain",)}),
-    "prime_factorization": _Kind(
-        "arithmetic.prime_factorization", _TEXT, {"min_value": 100, "max_value": 100_000}
-    ),
+    "prime_factorization": _Kind("arithmetic.prime_factorization", _TEXT, {"min_value": 100, "max_value": 100_000}),
     "linear_equation": _Kind("", _NUMBER),
     "complex_arithmetic": _Kind("algebra.complex_arithmetic", _TEXT),
     "simple_geometry": _Kind("geometry.simple_geometry", _NUMBER),

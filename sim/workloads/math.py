@@ -76,9 +76,7 @@ def _items(rows: list[_Row], path: Path, levels: dict[str, float]) -> Iterator[I
             continue
         digit = str(row.level).removeprefix("Level ").strip()
         if digit not in ("1", "2", "3", "4", "5"):
-            raise UsageError(
-                f"data {path}: line {number + 1}: level {row.level!r} is none of Level 1 to Level 5"
-            )
+            raise UsageError(f"data {path}: line {number + 1}: level {row.level!r} is none of Level 1 to Level 5")
         task_id = f"math/{number}"
         levels[task_id] = (int(digit) - 1) / 4
         message = Message("user", f"{row.problem}\n{instruction(FORM)}")

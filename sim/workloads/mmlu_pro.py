@@ -127,13 +127,9 @@ def item(record: Published) -> Item:
     """A question as a task, with its gold letter; raises `UsageError` for a category that is in no group."""
     ability = _ABILITY.get(record.category)
     if ability is None:
-        raise UsageError(
-            f"workload mmlu_pro: unknown category {record.category!r} (question {record.question_id})"
-        )
+        raise UsageError(f"workload mmlu_pro: unknown category {record.category!r} (question {record.question_id})")
     form = form_of(record.options)
-    listed = "\n".join(
-        f"({letter}) {option}" for letter, option in zip(LETTERS, record.options, strict=False)
-    )
+    listed = "\n".join(f"({letter}) {option}" for letter, option in zip(LETTERS, record.options, strict=False))
     prompt = f"{record.question}\nOptions:\n{listed}\n{instruction(form)}"
     task = Task(task_id(record.question_id), (Message("user", prompt),), form, ability, record.category)
     return Item(task, record.answer)
@@ -148,9 +144,7 @@ def load(data: Path | None, download: bool = True) -> Workload:
         folder, source = files.from_hub("mmlu_pro", REPOSITORY, ["data/test-*.parquet"], download)
         rows = [row for path in files.hub_files(folder, REPOSITORY) for row in files.table(path, _Row)]
         records = [
-            Published(
-                int(r.question_id), r.question, tuple(r.options), r.answer, r.category.lower(), "", None
-            )
+            Published(int(r.question_id), r.question, tuple(r.options), r.answer, r.category.lower(), "", None)
             for r in rows
         ]
         common = {r.question_id for r in records}

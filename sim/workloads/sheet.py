@@ -53,9 +53,7 @@ class AnswerSheet:
         if found is None:
             found = self._golds.get(base_id(task_id))
         if found is None:
-            raise UsageError(
-                f"workload: no gold answer for task {task_id!r}; was it drawn from another workload?"
-            )
+            raise UsageError(f"workload: no gold answer for task {task_id!r}; was it drawn from another workload?")
         return found
 
     def correct(self, task: Task, value: str | None) -> bool:
@@ -76,9 +74,7 @@ class AnswerSheet:
         if wrong is None:
             wrong = slips(item, task.form, self.gold(task.id))
             if not wrong:
-                raise UsageError(
-                    f"workload: item {item!r} has no wrong answer; a choice needs at least two options"
-                )
+                raise UsageError(f"workload: item {item!r} has no wrong answer; a choice needs at least two options")
             if len(self._slips) >= _SLIPS_KEPT:
                 self._slips.clear()
             self._slips[item] = wrong
@@ -150,4 +146,3 @@ def pooled(items: Iterable[Item], sheet: AnswerSheet) -> dict[Ability, tuple[Tas
         sheet.add(item.task.id, item.gold)
         pool.setdefault(item.task.ability, []).append(item.task)
     return {ability: tuple(tasks) for ability, tasks in sorted(pool.items())}
-

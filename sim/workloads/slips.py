@@ -92,12 +92,9 @@ def _written(value: Fraction, like: str) -> str:
 
 
 def _swapped(text: str, draw: Stream) -> str:
-    """Two neighbouring digits changed about, the classic slip of the pen; empty where there are none to swap.
-    """
+    """Two neighbouring digits changed about, the classic slip of the pen; empty where there are none to swap."""
     places = [
-        i
-        for i in range(len(text) - 1)
-        if text[i : i + 2].isdigit() and text[i] != text[i + 1] and text[i + 1] != "0"
+        i for i in range(len(text) - 1) if text[i : i + 2].isdigit() and text[i] != text[i + 1] and text[i + 1] != "0"
     ]
     if not places:
         return ""
