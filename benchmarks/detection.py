@@ -409,7 +409,15 @@ def oracle(seeds: int, parallel: int, data: str | None) -> bool:
         means[judge] = delay.mean
         print(f"  {judge}: threshold {threshold:.3g}, ARL0 {reached.mean:.0f} [{reached.low:.0f}, {reached.high:.0f}], "
               f"delay {delay.mean:.1f} [{delay.low:.1f}, {delay.high:.1f}] outputs")  # fmt: skip
-    return show([at_most("ours in outputs, times the oracle's (which knows the scores' distributions by channel, not by task kind)", means["ours"] / means["oracle"], 1.3)])
+    return show(
+        [
+            at_most(
+                "ours in outputs, times the oracle's (which knows the scores' distributions by channel, not by task kind)",
+                means["ours"] / means["oracle"],
+                1.3,
+            )
+        ]
+    )
 
 
 STUDIES: dict[str, tuple[Callable[[int, int, str | None], bool], int]] = {

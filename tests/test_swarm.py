@@ -68,8 +68,17 @@ class Writer:
         for reply in replies:
             self.texts[reply] = reply
         return self.add(
-            ModelCalled, node, task=task, model="m", purpose=purpose, subject=subject, n=0, prompt=(), prompt_hash="",
-            replies=replies, **fields,
+            ModelCalled,
+            node,
+            task=task,
+            model="m",
+            purpose=purpose,
+            subject=subject,
+            n=0,
+            prompt=(),
+            prompt_hash="",
+            replies=replies,
+            **fields,
         )
 
     def share(
@@ -77,7 +86,11 @@ class Writer:
     ) -> EventId:
         told = {"channel": "first_look", "score": score, "reviewers": (), "coordinator": coordinator, "time": 0.0}
         record = ReviewRecord(
-            id=f"{coordinator}.{len(self.events)}", task=task, producer=producer, ability="a", kind="",
+            id=f"{coordinator}.{len(self.events)}",
+            task=task,
+            producer=producer,
+            ability="a",
+            kind="",
             **{**told, **fields},
         )
         return self.add(EvidenceShared, coordinator, task=task, record=record, to=to)
@@ -370,10 +383,7 @@ def test_a_second_run_that_goes_another_way_is_caught(monkeypatch: pytest.Monkey
 
 def _with_exclusions() -> int:
     """A small world with a lasting gross fault."""
-    return next(
-        s for s in range(200)
-        if draw(s).phases.end < 300 and "excluded" in run(s).fates
-    )
+    return next(s for s in range(200) if draw(s).phases.end < 300 and "excluded" in run(s).fates)
 
 
 # --- liveness --------------------------------------------------------------------------------------------------------
@@ -504,6 +514,12 @@ def test_the_oracle_finds_a_gross_fault_in_a_few_records_and_a_healthy_agent_in_
     oracle = Oracle(_scores([1.0] * 30 + [0.0] * 70), 0.1, 5000)
     assert oracle.strongest([_record(0.0)] * 12) > 1
     assert oracle.strongest(([_record(1.0)] * 9 + [_record(0.0)]) * 100) < 1
+
+
+def test_the_oracle_of_agents_that_fail_always_needs_no_more_evidence_than_another() -> None:
+    always, often = Oracle(_scores([0.0] * 100), 0.1, 5000), Oracle(_scores([1.0] * 30 + [0.0] * 70), 0.1, 5000)
+    assert always.level < often.level + 2
+    assert always.strongest([_record(0.0)] * 8) > 1
 
 
 def test_the_oracle_is_silent_on_a_stratum_it_does_not_know() -> None:

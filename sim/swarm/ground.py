@@ -74,6 +74,7 @@ class Views:
     def eligible(self, observer: AgentId, ability: Ability, ground: Ground) -> int:
         """Producers of an ability that the observer has left in its closed neighbourhood, itself included."""
         return sum(
-            1 for a in (observer, *ground.neighbours[observer])
+            1
+            for a in (observer, *ground.neighbours[observer])
             if (ability == ANY or ability in ground.abilities[a]) and not self.excludes(observer, a, ability)
         )

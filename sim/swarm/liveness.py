@@ -142,7 +142,8 @@ class Story:
     def read(self, observer: AgentId, agent: AgentId, begin: int, end: int) -> list[ReviewRecord]:
         """The observer's records of the agent from a stretch of the run."""
         return [
-            r for i, r in self.pair(observer, agent).records
+            r
+            for i, r in self.pair(observer, agent).records
             if begin <= i < end and (r.id, observer) not in self._undelivered
         ]
 
@@ -169,7 +170,10 @@ def nominal(settings: config.Detector, streams: int) -> float:
 
 
 def liveness(
-    ground: Ground, events: Iterable[Event], phases: Phases, settings: config.Detector,
+    ground: Ground,
+    events: Iterable[Event],
+    phases: Phases,
+    settings: config.Detector,
     weak: frozenset[AgentId] = frozenset(),
 ) -> Judged:
     """Judge all pairs of observer and agent degraded when the network had healed, and every recovered agent."""
@@ -189,7 +193,8 @@ def _found(story: Story, phases: Phases, settings: config.Detector) -> tuple[Cou
     found: list[Violation] = []
     oracles: dict[int, Oracle] = {}
     lasting = [
-        e for e in story.episodes
+        e
+        for e in story.episodes
         if e.at <= phases.heal and (e.back is None or e.back >= phases.quiet) and not e.partial
     ]
     ill = {e.agent for e in lasting} | story.weak
@@ -205,8 +210,13 @@ def _found(story: Story, phases: Phases, settings: config.Detector) -> tuple[Cou
 
 
 def _fate(
-    story: Story, episode: Episode, observer: AgentId, ill: set[AgentId] | frozenset[AgentId], phases: Phases,
-    settings: config.Detector, oracles: dict[int, Oracle],
+    story: Story,
+    episode: Episode,
+    observer: AgentId,
+    ill: set[AgentId] | frozenset[AgentId],
+    phases: Phases,
+    settings: config.Detector,
+    oracles: dict[int, Oracle],
 ) -> tuple[Fate, str]:
     agent, pair = episode.agent, story.pair(observer, episode.agent)
     excluded = story.views.excludes_all(observer, agent, story.ground.abilities[agent])

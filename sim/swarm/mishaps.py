@@ -15,7 +15,12 @@ KINDS = ("gross", "gross", "gross", "short", "flapping", "mild", "reviewing", "p
 
 
 def degradations(
-    d: Draws, neighbours: Sequence[Sequence[AgentId]], healthy: Sequence[str], begin: int, heal: int, end: int,
+    d: Draws,
+    neighbours: Sequence[Sequence[AgentId]],
+    healthy: Sequence[str],
+    begin: int,
+    heal: int,
+    end: int,
     beat: float,
 ) -> list[Fault]:
     """Backend swaps. Lasting ones go on until `end`, so that the network has a healed stretch to find them in; agents
@@ -67,7 +72,12 @@ def _flaps(d: Draws, agent: AgentId, to: str, begin: int, heal: int, end: int, b
 
 
 def _correlated(
-    d: Draws, neighbours: Sequence[Sequence[AgentId]], able: Sequence[AgentId], begin: int, heal: int, end: int,
+    d: Draws,
+    neighbours: Sequence[Sequence[AgentId]],
+    able: Sequence[AgentId],
+    begin: int,
+    heal: int,
+    end: int,
     beat: float,
 ) -> list[Fault]:
     """A whole neighbourhood falls at once, or within a few beats."""
@@ -82,8 +92,10 @@ def mishaps(d: Draws, agents: int, begin: int, heal: int, beat: float) -> list[F
     faults: list[Fault] = []
     if d.uniform() < 0.4:
         rough = LinkProfile(
-            latency=(0.0, 0.05, 1.0, 10.0)[d.index(4)], latency_sigma=1.0,
-            loss=(0.0, 0.01, 0.05, 0.2)[d.index(4)], duplicate=(0.0, 0.02, 0.3)[d.index(3)],
+            latency=(0.0, 0.05, 1.0, 10.0)[d.index(4)],
+            latency_sigma=1.0,
+            loss=(0.0, 0.01, 0.05, 0.2)[d.index(4)],
+            duplicate=(0.0, 0.02, 0.3)[d.index(3)],
         )
         faults.append(Weather(rough, begin, heal))
     if d.uniform() < 0.2:

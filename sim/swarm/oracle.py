@@ -89,11 +89,19 @@ class Oracle:
 
 
 def _null(stake: Stake, degraded: Sequence[float], weight: float) -> list[tuple[float, float]]:
-    """(log likelihood ratio, probability) under the null's member nearest to the degraded scores, `weight` in all."""
+    """(log likelihood ratio, probability) under the null's member nearest to the degraded scores, `weight` in all.
+
+    Where the bet is capped the ratios do not account for all of the probability; the rest is at the best score.
+    """
     chances: dict[float, float] = {}
+    left = 1.0
     for score in degraded:
+        chance = 1.0 / (1.0 + stake.bet * (stake.level - score)) / len(degraded)
         step = stake.step(round(score, 2))
-        chances[step] = chances.get(step, 0.0) + 1.0 / (1.0 + stake.bet * (stake.level - score))
+        chances[step] = chances.get(step, 0.0) + chance
+        left -= chance
+    if left > 0:
+        chances[stake.step(1.0)] = chances.get(stake.step(1.0), 0.0) + left
     total = sum(chances.values())
     return [(step, weight * p / total) for step, p in chances.items()]
 

@@ -60,7 +60,8 @@ class ExclusionsLeaveProducers(LogCheck):
             if left < self.ground.min_eligible:
                 self.fail(
                     f"agent {event.node} excluded agent {event.agent} and has {left} producers of {ability!r} left "
-                    f"(min_eligible {self.ground.min_eligible})", event,
+                    f"(min_eligible {self.ground.min_eligible})",
+                    event,
                 )
 
 
@@ -148,8 +149,14 @@ class NobodyFails(LogCheck):
 
 
 SAFETY: tuple[Callable[[Ground], Check], ...] = (
-    NoWorkForExcluded, NobodyReviewsItself, ScoresBelongToProducers, ExclusionsLeaveProducers, TokensAddUp,
-    EachTaskEndsOnce, ParseFailuresAreNoScores, NobodyFails,
+    NoWorkForExcluded,
+    NobodyReviewsItself,
+    ScoresBelongToProducers,
+    ExclusionsLeaveProducers,
+    TokensAddUp,
+    EachTaskEndsOnce,
+    ParseFailuresAreNoScores,
+    NobodyFails,
 )
 
 

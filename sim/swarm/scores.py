@@ -82,9 +82,7 @@ class ScoresBelongToProducers(LogCheck):
     def _must_have_answered(self, event: Event, agent: AgentId) -> None:
         answers = self._answers.get((event.node, event.task), [])
         if agent not in [a.producer for a in answers]:
-            self.fail(
-                f"agent {agent} is judged for an output of others", *answers[-1:], event
-            )
+            self.fail(f"agent {agent} is judged for an output of others", *answers[-1:], event)
 
     def _shared(self, event: EvidenceShared) -> None:
         record, key = event.record, (event.node, event.task)
@@ -149,5 +147,7 @@ class ParseFailuresAreNoScores(LogCheck):
         if not any(abs(score - value) < _CLOSE for value, _ in said):
             self.fail(
                 f"agent {reviewer} is said to have scored {score:g}, its readable replies say "
-                f"{[v for v, _ in said] or 'nothing'}", *[i for _, i in said[-1:]], event,
+                f"{[v for v, _ in said] or 'nothing'}",
+                *[i for _, i in said[-1:]],
+                event,
             )

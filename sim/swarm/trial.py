@@ -46,8 +46,13 @@ class _Runaway(Exception):
 def ground(world: World, drawn: Drawn, texts: dict[str, str]) -> Ground:
     """What the checkers are told about a world."""
     return Ground(
-        world.neighbours, world.abilities, world.settings.detector.min_eligible, drawn.exact,
-        world.settings.limits.call_timeout / 2, world.arrivals_per_beat, texts,
+        world.neighbours,
+        world.abilities,
+        world.settings.detector.min_eligible,
+        drawn.exact,
+        world.settings.limits.call_timeout / 2,
+        world.arrivals_per_beat,
+        texts,
     )
 
 
@@ -72,8 +77,16 @@ def run(seed: int, twice: bool = False) -> Verdict:
     if twice:
         found += _again(drawn, log)
     return Verdict(
-        seed, drawn.describe(), found, seen.counts, judged.fates, judged.recovered,
-        sum(type(e) is FirstLook for e in events), sum(type(e) is TaskArrived for e in events), log.event_hash, twice,
+        seed,
+        drawn.describe(),
+        found,
+        seen.counts,
+        judged.fates,
+        judged.recovered,
+        sum(type(e) is FirstLook for e in events),
+        sum(type(e) is TaskArrived for e in events),
+        log.event_hash,
+        twice,
     )
 
 

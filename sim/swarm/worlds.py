@@ -111,8 +111,15 @@ def draw(seed: int) -> Drawn:
     )
     latency = (0.0, 0.0, 0.0, 0.02, 0.3)[d.index(5)]
     return Drawn(
-        seed, topology, per_agent, healthy, phases, _stream(d, beat), LinkProfile(latency, 0.3 if latency else 0.0),
-        faults, _settings(d),
+        seed,
+        topology,
+        per_agent,
+        healthy,
+        phases,
+        _stream(d, beat),
+        LinkProfile(latency, 0.3 if latency else 0.0),
+        faults,
+        _settings(d),
     )
 
 
@@ -177,11 +184,15 @@ def _stream(d: Draws, beat: float) -> Stream:
 def _settings(d: Draws) -> dict[str, dict[str, Any]]:
     """Settings that differ from the default; those nobody draws stay as they are."""
     review: dict[str, Any] = {
-        "committee": 1 + d.index(3), "verdict": ("median", "median", "minority_veto")[d.index(3)],
-        "repeats": (1, 1, 3)[d.index(3)], "repeat": ("adaptive", "always")[d.index(2)], "takeover": d.uniform() < 0.9,
+        "committee": 1 + d.index(3),
+        "verdict": ("median", "median", "minority_veto")[d.index(3)],
+        "repeats": (1, 1, 3)[d.index(3)],
+        "repeat": ("adaptive", "always")[d.index(2)],
+        "takeover": d.uniform() < 0.9,
     }
     detector: dict[str, Any] = {
-        "min_eligible": (2, 2, 3)[d.index(3)], "max_excluded_fraction": (0.5, 0.7, 1.0)[d.index(3)],
+        "min_eligible": (2, 2, 3)[d.index(3)],
+        "max_excluded_fraction": (0.5, 0.7, 1.0)[d.index(3)],
         "own_offset": d.uniform() < 0.85,
     }
     u = d.uniform()
@@ -194,14 +205,17 @@ def _settings(d: Draws) -> dict[str, dict[str, Any]]:
     elif u < 0.30:
         detector["shadow"] = ("ewma", "beta-reputation", "outlier-ejection", "fixed-threshold")
     recovery: dict[str, Any] = {
-        "burst": (0, 2, 4, 4)[d.index(4)], "budget": (0.2, 0.4, 0.8)[d.index(3)], "compare": d.uniform() < 0.85,
+        "burst": (0, 2, 4, 4)[d.index(4)],
+        "budget": (0.2, 0.4, 0.8)[d.index(3)],
+        "compare": d.uniform() < 0.85,
         "probation": (0, 3, 6)[d.index(3)],
     }
     limits: dict[str, Any] = {"call_timeout": 120.0, "max_seconds": 1200.0}
     if d.uniform() < 0.1:
         limits["max_calls"] = 3 + d.index(4)
     routing: dict[str, Any] = {
-        "suspicion_weight": (0.0, 0.0, 0.5)[d.index(3)], "load_weight": (0.0, 0.0, 1.0)[d.index(3)],
+        "suspicion_weight": (0.0, 0.0, 0.5)[d.index(3)],
+        "load_weight": (0.0, 0.0, 1.0)[d.index(3)],
     }
     return {"review": review, "detector": detector, "recovery": recovery, "limits": limits, "routing": routing}
 
@@ -238,11 +252,19 @@ def build(drawn: Drawn) -> World:
         return models[name]
 
     return World(
-        neighbours=graph.neighbours, abilities=[graph.held(a) for a in range(len(graph))], tasks=tasks,
+        neighbours=graph.neighbours,
+        abilities=[graph.held(a) for a in range(len(graph))],
+        tasks=tasks,
         sheet=workload.sheet,
-        healthy=[drawn.healthy[a % len(drawn.healthy)] for a in range(len(graph))], outside=WEAK, model=model,
-        settings=Settings.model_validate(drawn.settings), method=find("meshheal").settle, seed=drawn.seed,
-        faults=drawn.faults, links=drawn.links, stream=drawn.stream,
+        healthy=[drawn.healthy[a % len(drawn.healthy)] for a in range(len(graph))],
+        outside=WEAK,
+        model=model,
+        settings=Settings.model_validate(drawn.settings),
+        method=find("meshheal").settle,
+        seed=drawn.seed,
+        faults=drawn.faults,
+        links=drawn.links,
+        stream=drawn.stream,
     )
 
 
