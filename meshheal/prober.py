@@ -28,6 +28,7 @@ class Prober:
         self._settings = agent.settings.recovery
         self.bank = Bank(self._settings, agent.routing.mixed)
         self._candidates: list[Candidate] = []
+        self._background_for = ("healthy", "probation") if self._settings.burst else ("healthy", "probation", "suspect")
         self._allowance = 0.0
         """Calls that may be spent on background probes; below 0 while bursts have spent more."""
         self.calibration = Calibration()
@@ -50,16 +51,19 @@ class Prober:
     # --- when ----------------------------------------------------------------------------------------------------
 
     async def background(self) -> None:
-        """After a task of one's own: with what is left of the budget, probe the healthy neighbour most in doubt."""
+        """After a task of one's own: with what is left of the budget, probe the neighbour at work that is most in doubt.
+
+        Suspects have their bursts; only where these are switched off are they probed in the background too.
+        """
         self._allowance = min(max(self._allowance, -_DEBT) + self._settings.budget, _SAVINGS)
         while self._allowance >= 1.0:
             before, beliefs = self._allowance, self._agent.beliefs
-            healthy = [
+            at_work = [
                 a
                 for a in self._agent.neighbours
-                if beliefs.state(a) in ("healthy", "probation") and a not in self._agent.routing.down
+                if beliefs.state(a) in self._background_for and a not in self._agent.routing.down
             ]
-            for agent in beliefs.most_in_doubt(healthy)[:3]:
+            for agent in beliefs.most_in_doubt(at_work)[:3]:
                 if await self.probe(agent, "background"):
                     break
             if self._allowance == before:
