@@ -275,7 +275,8 @@ class Recovery(Section):
         4,
         ge=0,
         description=(
-            "Most probes of a suspect per beat; a burst ends as soon as the evidence decides. 0 waits for ordinary work."
+            "Most probes of a suspect per beat; a burst ends at the first that does not make the suspicion worse. With 0 a "
+            "suspect is probed in the background only, as the budget allows."
         ),
     )
     probe_every: float = Field(3.0, gt=0, description="Beats between probes of an excluded agent.")

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from meshheal.folds.summary import Detection, Reintegration, SeedResult
+from meshheal.folds.summary import Detection, SeedResult
 from meshheal.stats import Interval, arl0, mean_interval, wilson
 
 SCHEMA_VERSION = 1
@@ -117,6 +117,3 @@ def _put(out: dict[str, Any], metric: str, i: Interval) -> None:
 def _json(value: float) -> float | None:
     """JSON has no nan and no infinity."""
     return value if isfinite(value) else None
-
-
-__all__ = ["SCHEMA_VERSION", "Detection", "Reintegration", "restricted", "results", "summarise"]
