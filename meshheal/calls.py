@@ -97,7 +97,7 @@ class Caller:
             failure = str(error) or type(error).__name__
             done = Completion((), Usage(), finish="error")
         if model.nature != "live":
-            await self._network.sleep(min(done.latency, self._timeout))
+            await self._network.elapse(min(done.latency, self._timeout))
             if done.latency > self._timeout:
                 failure = "timeout"
         journal = self._journal

@@ -18,7 +18,7 @@ from meshheal.trace.reader import LogFile
 from meshheal.trace.recorder import MemoryLog, Recorder
 from meshheal.trace.replay import Replay
 from meshheal.types import AgentId
-from sim.faults import Fault, Swap, check
+from sim.faults import AnyFault, Swap, TimedSwap, check
 from sim.links import LinkProfile
 from sim.local import LocalRun
 from sim.models import resolve
@@ -42,7 +42,7 @@ class Experiment(Struct, frozen=True, kw_only=True):
     workload: WorkloadSpec
     healthy: str | tuple[str, ...]
     outside: str
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[AnyFault, ...] = ()
     methods: tuple[str, ...] = ("meshheal", "unprotected")
     seeds: int = 5
     first_seed: int = 0
@@ -58,7 +58,7 @@ class Experiment(Struct, frozen=True, kw_only=True):
     def arms(self) -> list[Arm]:
         """Every run, in the order in which results list them."""
         seeds = range(self.first_seed, self.first_seed + self.seeds)
-        twins = [False, True] if self.twin and any(isinstance(f, Swap) and f.degraded for f in self.faults) else [False]
+        twins = [False, True] if self.twin and any(isinstance(f, Swap | TimedSwap) and f.degraded for f in self.faults) else [False]
         return [Arm(m, s, t) for m in self.methods for t in twins for s in seeds]
 
     def healthy_of(self, agents: int) -> list[str]:
@@ -66,7 +66,9 @@ class Experiment(Struct, frozen=True, kw_only=True):
         return [names[a % len(names)] for a in range(agents)]
 
     def phase(self) -> tuple[int, int] | None:
-        """The declared degraded phase, half open, in arrivals."""
+        """The declared degraded phase, half open, in arrivals; None where there is none, or it is a matter of the clock."""
+        if any(isinstance(f, TimedSwap) and f.degraded for f in self.faults):
+            return None
         swaps = [f for f in self.faults if isinstance(f, Swap) and f.degraded]
         return (min(f.at for f in swaps), max(f.back for f in swaps)) if swaps else None
 
@@ -112,7 +114,7 @@ class Prepared(Struct):
     def natures(self) -> set[str]:
         """simulated, recorded, live: what the models are."""
         made = world(self, Arm(self.experiment.methods[0], self.experiment.first_seed))
-        names = {made.outside, *made.healthy, *(f.to for f in made.faults if isinstance(f, Swap))}
+        names = {made.outside, *made.healthy, *(f.to for f in made.faults if isinstance(f, Swap | TimedSwap))}
         return {made.model(n).nature for n in names}
 
 
@@ -125,7 +127,7 @@ def prepare(experiment: Experiment) -> Prepared:
     topology = experiment.network(workload.abilities)
     check(experiment.faults, len(topology))
     for fault in experiment.faults:
-        if fault.at >= experiment.workload.tasks:
+        if not isinstance(fault, TimedSwap) and fault.at >= experiment.workload.tasks:
             raise UsageError(
                 f"a fault at arrival {fault.at} never comes: the stream has {experiment.workload.tasks} tasks; "
                 "give more with --tasks, or move the fault"
@@ -191,7 +193,7 @@ def world(prepared: Prepared, arm: Arm, recall: Replay | None = None) -> World:
         return models[name]
 
     faults = () if arm.twin else e.faults
-    named = {e.outside, *e.healthy_of(len(topology)), *(f.to for f in faults if isinstance(f, Swap))}
+    named = {e.outside, *e.healthy_of(len(topology)), *(f.to for f in faults if isinstance(f, Swap | TimedSwap))}
     for name in sorted(named):
         model(name)
     return World(
