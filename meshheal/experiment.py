@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -20,8 +21,8 @@ from meshheal.trace.replay import Replay
 from meshheal.types import AgentId
 from sim.faults import AnyFault, Swap, TimedSwap, check
 from sim.links import LinkProfile
-from sim.local import LocalRun
 from sim.models import resolve
+from sim.runtimes import Placement, Runtime, choose, footer, make
 from sim.workloads import Workload, WorkloadSpec
 from sim.world import Closed, Poisson, Stream, World
 from topologies import Spec, Topology, assign, require
@@ -54,11 +55,20 @@ class Experiment(Struct, frozen=True, kw_only=True):
     """Chance that a recorded judge wrongly accepts an answer that disagrees with its own."""
     profile_end: Literal["low", "value", "high"] = "value"
     """End of the estimated ranges that simulated models take."""
+    runtime: str = "auto"
+    """`local` (virtual time), `realtime` (one process), `ray`; `auto` takes what suits the models and the surroundings."""
+    hosts: int | None = None
+    """Hosts that agents are spread over on `ray`."""
+    agents_per_host: int | None = None
 
     def arms(self) -> list[Arm]:
         """Every run, in the order in which results list them."""
         seeds = range(self.first_seed, self.first_seed + self.seeds)
-        twins = [False, True] if self.twin and any(isinstance(f, Swap | TimedSwap) and f.degraded for f in self.faults) else [False]
+        twins = (
+            [False, True]
+            if self.twin and any(isinstance(f, Swap | TimedSwap) and f.degraded for f in self.faults)
+            else [False]
+        )
         return [Arm(m, s, t) for m in self.methods for t in twins for s in seeds]
 
     def healthy_of(self, agents: int) -> list[str]:
@@ -114,8 +124,11 @@ class Prepared(Struct):
     def natures(self) -> set[str]:
         """simulated, recorded, live: what the models are."""
         made = world(self, Arm(self.experiment.methods[0], self.experiment.first_seed))
-        names = {made.outside, *made.healthy, *(f.to for f in made.faults if isinstance(f, Swap | TimedSwap))}
-        return {made.model(n).nature for n in names}
+        return {made.model(n).nature for n in made.model_names()}
+
+    def runtime(self) -> Runtime:
+        """What the arms run on. Raises `UsageError` where that cannot be."""
+        return choose(self.experiment.runtime, "live" in self.natures(), os.environ)
 
 
 def prepare(experiment: Experiment) -> Prepared:
@@ -134,7 +147,7 @@ def prepare(experiment: Experiment) -> Prepared:
             )
     require(topology, 1)
     prepared = Prepared(experiment, workload, topology)
-    world(prepared, Arm(experiment.methods[0], experiment.first_seed))
+    prepared.runtime()
     return prepared
 
 
@@ -150,6 +163,11 @@ def _check_shape(e: Experiment) -> None:
         raise UsageError(f"stream: closed(in_flight={e.stream.in_flight}) has no task in flight; give at least 1")
     if isinstance(e.stream, Poisson) and not 0 < e.stream.rate < float("inf"):
         raise UsageError(f"stream: poisson(rate={e.stream.rate:g}) is no rate; give tasks a second, above 0")
+    for option, given in (("--hosts", e.hosts), ("--agents-per-host", e.agents_per_host)):
+        if given is not None and given < 1:
+            raise UsageError(f"{option} {given}: needs at least 1")
+    if e.hosts is not None and e.agents_per_host is not None:
+        raise UsageError("--hosts and --agents-per-host: give one of them")
     links = e.links
     if not (links.latency >= 0 and links.latency_sigma >= 0 and 0 <= links.loss < 1 and 0 <= links.duplicate <= 1):
         raise UsageError(
@@ -235,6 +253,7 @@ def run_arm(
         replay = Replay(LogFile(replay_from), "resume")
     made = world(prepared, arm, replay)
     fold, progress = summary(prepared, arm), Progress()
+    runtime, e = prepared.runtime(), prepared.experiment
     header = {
         "experiment": prepared.experiment.name,
         "method": arm.method,
@@ -243,15 +262,16 @@ def run_arm(
         "topology": {"name": prepared.topology.name, "hash": prepared.topology.hash, "agents": len(prepared.topology)},
         "workload": {"name": prepared.workload.name, "source": prepared.workload.source},
         "models": {"healthy": sorted(set(made.healthy)), "outside": made.outside},
+        "runtime": runtime,
     }
     log = MemoryLog(keep=False) if log_path is None else Recorder(log_path, header)
     with log:
         log.subscribe(fold)
         log.subscribe(progress)
-        run = LocalRun(made, log, lambda _: report(progress))
+        run = make(runtime, made, log, lambda _: report(progress), Placement(e.hosts, e.agents_per_host))
         run.run()
         traffic = msgspec.to_builtins(run.traffic)
-        digest = log.close(traffic=traffic, virtual_seconds=run.loop.now)
+        digest = log.close(traffic=traffic, **footer(run))
     return fold.finish(digest)
 
 

@@ -55,14 +55,15 @@ class Driver:
         now: Callable[[], float],
         progress: Callable[[int], None],
         enough: Callable[[int], bool],
+        checkpoint_every: int = 0,
     ) -> None:
+        """`checkpoint_every` arrivals the agents' states are taken; 0: only where agents are to crash."""
         self.world = world
         self.beat = 0
         self.index = -1
         self.checkpoints: dict[AgentId, Any] = {}
         self.rebound: dict[AgentId, BackendSwap] = {}
         """Swaps in force, by agent."""
-        self.checkpoint_every = _CHECKPOINT_EVERY
         self._ports = ports
         self._where = where
         self._now = now
@@ -70,7 +71,8 @@ class Driver:
         self._enough = enough
         self._journal = Journal(WORLD, log, now)
         self._one_by_one = isinstance(world.stream, Closed) and world.stream.in_flight == 1
-        self._crashes = any(isinstance(f, Crash) for f in world.faults)
+        crashes = any(isinstance(f, Crash) for f in world.faults)
+        self._checkpoint_every = checkpoint_every or (_CHECKPOINT_EVERY if crashes else 0)
         self._down: set[AgentId] = set()
         self._asides: set[asyncio.Task[None]] = set()
         self._due: dict[int, list[Fault]] = {}
@@ -190,7 +192,7 @@ class Driver:
         beat = int(index / self.world.arrivals_per_beat)
         changed = beat != self.beat
         self.beat = beat
-        if self._crashes and index % _CHECKPOINT_EVERY == 0:
+        if self._checkpoint_every and index % self._checkpoint_every == 0:
             await self.checkpoint()
         if changed or rebind:
             await self._tell_hosts(rebind)
@@ -271,4 +273,4 @@ async def _all(work: Sequence[Any]) -> None:
 
 
 _CHECKPOINT_EVERY = 5
-"""Arrivals between checkpoints."""
+"""Arrivals between checkpoints, where agents are to crash."""

@@ -153,6 +153,7 @@ class Host:
         self._idle = asyncio.Event()
         self._idle.set()
         self._asked = 0
+        self._touched: set[AgentId] = set(self._incarnations)
         self._pending: dict[int, tuple[HostId, asyncio.Future[Any]]] = {}
         self._outboxes: dict[HostId, Outbox] = {}
         self._inbox = Inbox()
@@ -177,7 +178,6 @@ class Host:
             self._rebound[change.agent] = change.swap
             self.agents[change.agent].caller.binding = self.world.binding(change.agent, change.swap)
         self.beat = beat
-        found: list[Due] = []
         while self._wakes and self._wakes[0][0].beat <= beat:
             due, action = heappop(self._wakes)
             if not self._current(due):
@@ -186,8 +186,7 @@ class Host:
                 self.background(due.agent, _run(action), patient=False)
             else:
                 self._called[due] = action
-                found.append(due)
-        return found
+        return sorted(self._called)
 
     async def rouse(self, due: Due) -> None:
         """Run a wake-up that `advance` returned, to its end."""
@@ -219,8 +218,9 @@ class Host:
         return self._begun
 
     async def checkpoint(self) -> dict[AgentId, Any]:
-        """The states of all agents that are up."""
-        return {a: agent.state() for a, agent in self.agents.items() if a not in self._down}
+        """The states of the agents that are up and did something since the last checkpoint."""
+        touched, self._touched = self._touched, set()
+        return {a: self.agents[a].state() for a in sorted(touched) if a not in self._down}
 
     async def restore(self, states: dict[AgentId, Any]) -> None:
         """Have agents go on from their states; those without one begin anew."""
@@ -279,10 +279,16 @@ class Host:
     def start(self, owner: AgentId, work: Work[T]) -> asyncio.Task[T]:
         """Start work that dies with its agent."""
         task = asyncio.get_running_loop().create_task(work)
-        owned = self._tasks[owner]
-        owned.add(task)
-        task.add_done_callback(lambda done: _forget(owned, done))
+        self._touched.add(owner)
+        self._tasks[owner].add(task)
+        task.add_done_callback(lambda done: self._ended(owner, done))
         return task
+
+    def _ended(self, owner: AgentId, done: asyncio.Task[Any]) -> None:
+        self._tasks[owner].discard(done)
+        self._touched.add(owner)
+        if not done.cancelled():
+            done.exception()  # whoever waits for the work reads it; where nobody does, `broken` has it
 
     def background(self, owner: AgentId, work: Work[None], patient: bool) -> None:
         """Start work nobody waits for, but for `drain`, where it is not patient."""
@@ -395,6 +401,7 @@ class Host:
     def _take_in(self, to: Sequence[AgentId], message: Tell) -> list[AgentId]:
         """Give evidence to agents of this host; those that could not take it."""
         missing = []
+        self._touched.update(to)
         for agent in to:
             if agent in self._down:
                 self._lost(agent, message)
@@ -508,12 +515,6 @@ class Host:
             return  # the run ends
         self._inbox.replied(key, body)
         self.outbox(host).post(Parcel(parcel.id, parcel.sender, (), body))
-
-
-def _forget(owned: set[asyncio.Task[Any]], done: asyncio.Task[Any]) -> None:
-    owned.discard(done)
-    if not done.cancelled():
-        done.exception()  # whoever waits for the work reads it; where nobody does, `broken` has it
 
 
 def _expire(reply: asyncio.Future[Any], reason: str) -> None:
