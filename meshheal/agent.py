@@ -7,9 +7,9 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
-from meshheal import answers, prompts, reply
+from meshheal import answers, likelihood, prompts, reply
 from meshheal.beliefs import Beliefs, Change, Moved, Neighbour, Shadowed, Withheld
-from meshheal.calls import Caller
+from meshheal.calls import Called, Caller
 from meshheal.config import Settings
 from meshheal.errors import InternalError, NetworkError
 from meshheal.events import (
@@ -156,6 +156,8 @@ class Agent:
     async def review(self, ask: ReviewIt) -> Reviewed:
         """Score an answer; with opinions, having seen them."""
         task, answer = ask.task, ask.answer
+        if self.settings.review.by == "likelihood":
+            return await self._weigh(ask)
         opinions = [o for o in ask.opinions if isinstance(o, Score)]
         messages = (
             prompts.deliberate(task, answer.text, opinions) if ask.opinions else prompts.review(task, answer.text)
@@ -173,10 +175,33 @@ class Agent:
             probing=ask.probing,
         )
         if done.failure:
-            return Reviewed(
-                (Unscored("timeout" if done.failure == "timeout" else "call_failed"),), done.usage, done.event
-            )
+            return _unreviewed(done)
         return Reviewed(tuple([prompts.read_review(t) for t in done.texts]), done.usage, done.event)
+
+    async def _weigh(self, ask: ReviewIt) -> Reviewed:
+        """Score an answer by how likely this agent's model finds it: against the other options, or as a rating."""
+        task, answer = ask.task, ask.answer
+        cloze = likelihood.cloze(task)
+        done = await self.caller.call(
+            "review",
+            task.ability,
+            task.id,
+            answer.producer,
+            prompts.rate(task, answer.text) if cloze is None else likelihood.endings(cloze),
+            n=ask.n,
+            step=ask.step,
+            inputs=() if ask.cause is None else (ask.cause,),
+            probing=ask.probing,
+            score="rating" if cloze is None else "endings",
+        )
+        if done.failure:
+            return _unreviewed(done)
+        if cloze is None:
+            review = likelihood.read_rating(done.texts[0])
+        else:
+            scale = self.settings.review.likelihood_scale
+            review = likelihood.review(task, answer.value, done.texts[0], scale)
+        return Reviewed((review,), done.usage, done.event)
 
     async def take_over(self, ask: TakeOver) -> Produced:
         """Answer a task anew, seeing a rejected answer and what was said against it."""
@@ -434,6 +459,12 @@ class Agent:
                     evidence=opinion.evidence,
                     reason="restored",
                 )
+
+
+def _unreviewed(done: Called) -> Reviewed:
+    """A review that the reviewer's model never wrote."""
+    reason = "timeout" if done.failure == "timeout" else "call_failed"
+    return Reviewed((Unscored(reason),), done.usage, done.event)
 
 
 _SETTLED_REMEMBERED = 256

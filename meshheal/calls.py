@@ -9,7 +9,7 @@ from msgspec import Struct
 from meshheal.errors import ModelError
 from meshheal.events import EventId, ModelCalled
 from meshheal.journal import Journal
-from meshheal.model import CallKey, Completion, Model, Purpose, Request, Sampling, prompt_id_of
+from meshheal.model import CallKey, CallNotes, Completion, Model, Purpose, Request, Sampling, Scoring, prompt_id_of
 from meshheal.network import Network
 from meshheal.types import Ability, AgentId, Message, TaskId, Usage
 
@@ -82,11 +82,15 @@ class Caller:
         step: int = 0,
         inputs: tuple[EventId, ...] = (),
         probing: bool = False,
+        score: Scoring = "",
     ) -> Called:
         """Ask the bound model. A failure is returned and recorded, never raised: it is something the agent suffers."""
         model = self.binding.model(ability, purpose)
         request = Request(
-            messages, Sampling(max_tokens=self._max_output, n=samples), CallKey(item, self._agent, purpose, subject, n)
+            messages,
+            Sampling(max_tokens=self._max_output, n=samples),
+            CallKey(item, self._agent, purpose, subject, n),
+            score,
         )
         failure = ""
         try:
@@ -94,8 +98,9 @@ class Caller:
             if done is None:
                 done = await model.complete(request)
         except ModelError as error:
-            failure = str(error) or type(error).__name__
-            done = Completion((), Usage(), finish="error")
+            failure = error.boundary or type(error).__name__
+            notes = CallNotes(detail=error.detail) if error.detail else None
+            done = Completion((), error.usage or Usage(), finish="error", notes=notes)
         if model.nature != "live":
             await self._network.elapse(min(done.latency, self._timeout))
             if done.latency > self._timeout:
@@ -122,5 +127,6 @@ class Caller:
             inputs=inputs,
             probing=probing,
             reasoning=tuple([journal.text(t) for t in done.reasoning]) if done.reasoning else (),
+            notes=done.notes,
         )
         return Called(texts, done.finish, done.usage, event, failure)

@@ -60,6 +60,23 @@ class Routing(Section):
 class Reviewing(Section):
     """The review ladder: first look, committee, takeover."""
 
+    by: Literal["sampling", "likelihood"] = Field(
+        "sampling",
+        description=(
+            "How a reviewer scores. sampling: it writes a verdict. likelihood: its own token likelihoods of the answer against the "
+            "other options (one prefill, no output; a free answer by the expected digit of a rating); needs live models whose "
+            "server gives them, and neither repeats nor deliberates."
+        ),
+    )
+    likelihood_scale: float = Field(
+        1.0,
+        gt=0,
+        description=(
+            "Nats per token by which an option must beat its strongest rival to score 0.73, with by=likelihood. Lower gives scores "
+            "nearer to 0 and 1."
+        ),
+    )
+
     accept_at: float = Field(
         0.6,
         ge=0,

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from meshheal.types import Usage
+
 
 class MeshHealError(Exception):
     """Base of all errors raised on purpose. `exit_code` is what a command ends with."""
@@ -16,7 +21,20 @@ class UsageError(MeshHealError):
 
 
 class ModelError(MeshHealError):
-    """A model could not be called or its reply could not be had."""
+    """A model could not be called or its reply could not be had.
+
+    `boundary` names what was crossed, out of a bounded set (`timeout`, `rate_limited`, ...: see `meshheal.models`); `detail`
+    says more for people. `usage` are the tokens that the failed attempts took, where the server told.
+    """
+
+    def __init__(self, boundary: str = "", detail: str = "", usage: Usage | None = None) -> None:
+        super().__init__(f"{boundary}: {detail}" if detail else boundary)
+        self.boundary = boundary
+        self.detail = detail
+        self.usage = usage
+
+    def __reduce__(self) -> tuple[type[ModelError], tuple[str, str, Usage | None]]:
+        return type(self), (self.boundary, self.detail, self.usage)
 
 
 class NetworkError(MeshHealError):

@@ -12,7 +12,7 @@ from typing import Literal, Protocol
 
 from msgspec import Struct
 
-from meshheal.model import Purpose
+from meshheal.model import CallNotes, Purpose
 from meshheal.types import Ability, AgentId, Channel, ReviewRecord, TaskId, Usage
 
 SCHEMA_VERSION = 1
@@ -143,6 +143,7 @@ class ModelCalled(Event, frozen=True, kw_only=True, gc=False):
     probing: bool = False
     """The call served a probe: the probe itself, or the review of one."""
     reasoning: tuple[str, ...] = ()
+    notes: CallNotes | None = None
 
 
 class Answered(Event, frozen=True, kw_only=True, gc=False):

@@ -15,6 +15,8 @@ from meshheal.errors import UsageError
 from meshheal.folds.progress import Progress
 from meshheal.folds.summary import SeedResult, Summary, watchers
 from meshheal.methods import find
+from meshheal.models.check import check as check_server
+from meshheal.models.served import Served, bare, served
 from meshheal.trace.reader import LogFile
 from meshheal.trace.recorder import MemoryLog, Recorder
 from meshheal.trace.replay import Replay
@@ -60,6 +62,8 @@ class Experiment(Struct, frozen=True, kw_only=True):
     hosts: int | None = None
     """Hosts that agents are spread over on `ray`."""
     agents_per_host: int | None = None
+    endpoints: dict[str, Any] = field(default_factory=dict)
+    """Where the models named openai/<name> are served, by name: a URL, several, or a `meshheal.models.Served`."""
 
     def arms(self) -> list[Arm]:
         """Every run, in the order in which results list them."""
@@ -88,6 +92,10 @@ class Experiment(Struct, frozen=True, kw_only=True):
             {f: getattr(self, f) for f in self.__struct_fields__ if f != "topology"}
         )
         return plain
+
+    def served(self) -> dict[str, Served]:
+        """The servers of its models. Raises `UsageError` for what can be none."""
+        return {bare(name): served(bare(name), given) for name, given in self.endpoints.items()}
 
     def network(self, abilities: Sequence[str]) -> Topology:
         """The graph with abilities given out, checked to be able to review. Raises `UsageError`."""
@@ -148,7 +156,22 @@ def prepare(experiment: Experiment) -> Prepared:
     require(topology, 1)
     prepared = Prepared(experiment, workload, topology)
     prepared.runtime()
+    _check_models(experiment, world(prepared, Arm(experiment.methods[0], experiment.first_seed)))
     return prepared
+
+
+def _check_models(e: Experiment, made: World) -> None:
+    """Raise `UsageError` for models that cannot do what the settings ask, and `ModelError` where a server is not there."""
+    servers = e.served()
+    for name in sorted({made.outside, *made.healthy, *(f.to for f in e.faults if isinstance(f, Swap))}):
+        nature = made.model(name).nature
+        if made.settings.review.by == "likelihood" and nature == "simulated":
+            raise UsageError(
+                f"review.by=likelihood needs the token likelihoods of real models; {name} is {nature}. Leave review.by at "
+                "sampling, or use models behind a server (openai/NAME)"
+            )
+        if nature == "live":
+            check_server(bare(name), servers[bare(name)])
 
 
 def _check_shape(e: Experiment) -> None:
@@ -202,11 +225,19 @@ def world(prepared: Prepared, arm: Arm, recall: Replay | None = None) -> World:
     tasks = workload.tasks(e.workload.tasks, arm.seed)
     by_id = {t.id: t for t in tasks}
     models: dict[str, Any] = {}
+    servers = e.served()
 
     def model(name: str) -> Any:
         if name not in models:
             models[name] = resolve(
-                name, workload, by_id, arm.seed, data=prepared.data, end=e.profile_end, agreeable=e.agreeable
+                name,
+                workload,
+                by_id,
+                arm.seed,
+                data=prepared.data,
+                end=e.profile_end,
+                agreeable=e.agreeable,
+                served=servers,
             )
         return models[name]
 

@@ -37,18 +37,44 @@ class CallKey(Struct, frozen=True, gc=False):
     branch: int = 0
 
 
+Scoring = Literal["", "endings", "rating"]
+"""What is wanted of a model: text (empty), or likelihoods, which come back as one text of JSON (`meshheal.likelihood`).
+
+`endings`: how likely each `assistant` message is to follow the `user` message before them. `rating`: how likely each number
+of the rating scale is as the first token of the reply.
+"""
+
+
 class Request(Struct, frozen=True, gc=False):
     """What a model is asked. The shared part of the prompt (task, then answer) comes first in `messages`."""
 
     messages: tuple[Message, ...]
     sampling: Sampling
     key: CallKey
+    score: Scoring = ""
+
+
+class CallNotes(Struct, frozen=True, omit_defaults=True):
+    """What is known of a call to a real server, beside its completion.
+
+    `attempts` counts requests sent, `queued` the seconds spent waiting for a free slot of an endpoint. `estimated`: the server
+    counted no tokens, or impossible ones, and ours are estimates. `cache_told`: it said how much of the prompt came from its
+    prefix cache. `served` is the model's name in its reply where it is not the one asked for; `detail` says why a call failed.
+    """
+
+    attempts: int = 1
+    queued: float = 0.0
+    estimated: bool = False
+    cache_told: bool = False
+    served: str = ""
+    detail: str = ""
 
 
 class Completion(Struct, frozen=True, gc=False):
     """What came back: `texts` has `sampling.n` entries. `reasoning` is kept apart from content.
 
-    `finish` is `stop`, `length` (cut by max_tokens) or `error`; `latency` is in seconds of the runtime's clock.
+    `finish` is `stop`, `length` (cut by max_tokens) or `error`; `latency` is in seconds of the runtime's clock. Models behind a
+    server add `notes`.
     """
 
     texts: tuple[str, ...]
@@ -56,6 +82,7 @@ class Completion(Struct, frozen=True, gc=False):
     latency: float = 0.0
     finish: Literal["stop", "length", "error"] = "stop"
     reasoning: tuple[str, ...] = ()
+    notes: CallNotes | None = None
 
 
 class Model(Protocol):

@@ -32,6 +32,13 @@ Reply with one JSON object and nothing after it:
 {{"score": <number from {SCALE_MIN} to {SCALE_MAX}>, "reason": "<one or two sentences>"}}
 {SCALE_MAX} means certainly right, {SCALE_MIN} certainly wrong; values between: how likely it is right."""
 
+RATING_MAX: Final = 9
+"""The scale of a rating in one token, 0 to this: a digit is one token with every tokenizer."""
+
+_RATING: Final = f"""\
+Review the answer above. Judge only whether the final answer is right.
+Reply with one digit and nothing else: {RATING_MAX} means certainly right, 0 certainly wrong; digits between: how likely it is right."""
+
 _OTHERS: Final = "Other reviewers judged the same answer as follows. Each of them may be mistaken."
 _AGAIN: Final = (
     "Check their reasons against the task, then give your own verdict: one JSON object of the same form and "
@@ -44,6 +51,7 @@ _TAKE_OVER: Final = (
 )
 
 _RUBRIC_MESSAGE: Final = Message("user", RUBRIC)
+_RATING_MESSAGE: Final = Message("user", _RATING)
 
 UNSCORED_REASONS: Final = ("empty", "truncated", "no_score", "unreadable", "not_a_number", "out_of_range")
 """Why a review has no verdict: a bounded set, fit for a metric label.
@@ -67,6 +75,11 @@ def probe(task: Task) -> tuple[Message, ...]:
 def review(task: Task, answer_text: str) -> tuple[Message, ...]:
     """Ask for one independent score of an answer. Read the reply with `read_review`."""
     return (*task.messages, _turn(answer_text), _RUBRIC_MESSAGE)
+
+
+def rate(task: Task, answer_text: str) -> tuple[Message, ...]:
+    """Ask for a score in one token, to be read from its likelihoods with `meshheal.likelihood.read_rating`."""
+    return (*task.messages, _turn(answer_text), _RATING_MESSAGE)
 
 
 def deliberate(task: Task, answer_text: str, opinions: Sequence[Score]) -> tuple[Message, ...]:

@@ -23,19 +23,21 @@ class Look(Struct, frozen=True):
 class Ladder:
     """Decisions of the review ladder under given settings."""
 
-    __slots__ = ("_s",)
+    __slots__ = ("_s", "_speaks")
 
     def __init__(self, settings: Reviewing) -> None:
         self._s = settings
+        self._speaks = settings.by == "sampling"
+        """Likelihoods come out the same when asked for again, and hold no reasons to deliberate on."""
 
     def samples_first(self) -> int:
         """Scores asked for at once in a first look."""
-        return self._s.repeats if self._s.repeat == "always" else 1
+        return self._s.repeats if self._s.repeat == "always" and self._speaks else 1
 
     def samples_more(self, scores: Sequence[float]) -> int:
         """Further scores, in one more request, where the first is low or near the cut."""
         s = self._s
-        if s.repeat == "always" or not scores or scores[0] >= s.accept_at + s.near_cut:
+        if not self._speaks or s.repeat == "always" or not scores or scores[0] >= s.accept_at + s.near_cut:
             return 0
         return s.repeats - 1
 
@@ -54,7 +56,7 @@ class Ladder:
 
     def split(self, votes: Sequence[float]) -> bool:
         """Whether the members disagree enough to see one another's reasons."""
-        return len(votes) > 1 and max(votes) - min(votes) >= self._s.disagree_at
+        return self._speaks and len(votes) > 1 and max(votes) - min(votes) >= self._s.disagree_at
 
     def verdict(self, votes: Mapping[AgentId, float], model_of: Callable[[AgentId], str]) -> float | None:
         """One number from the votes, one vote per model: members on the same model are one opinion (their mean).

@@ -36,14 +36,27 @@ class AnswerForm(Struct, frozen=True, gc=False):
     options: tuple[str, ...] = ()
 
 
+class Cloze(Struct, frozen=True, gc=False):
+    """A task with options as a text to be continued: `stem`, and the `endings` that may follow it, one an option of the
+    task's form, in that order, each with its leading blank ("The capital of France is", (" Paris", " Lima")).
+    """
+
+    stem: str
+    endings: tuple[str, ...]
+
+
 class Task(Struct, frozen=True):
-    """One unit of work. `kind` is the workload's own sub-type (a BBH file, a MATH level, an MMLU-Pro category)."""
+    """One unit of work. `kind` is the workload's own sub-type (a BBH file, a MATH level, an MMLU-Pro category).
+
+    `cloze` is how models that are read by likelihood see the task; without it, they see its messages (`meshheal.likelihood`).
+    """
 
     id: TaskId
     messages: tuple[Message, ...]
     form: AnswerForm
     ability: Ability = ANY
     kind: str = ""
+    cloze: Cloze | None = None
 
 
 class Usage(Struct, frozen=True, gc=False):

@@ -20,6 +20,7 @@ from meshheal.cli.display import display
 from meshheal.cli.table import show
 from meshheal.errors import MeshHealError, UsageError
 from meshheal.experiment import Experiment
+from meshheal.models.served import bare, named, served
 from meshheal.study import Study
 
 _CORES = os.cpu_count() or 1
@@ -48,6 +49,10 @@ DataOption = Annotated[Path | None, typer.Option("--data", help="File or folder 
 TasksOption = Annotated[int | None, typer.Option("--tasks", help="Length of the task stream.")]
 MethodsOption = Annotated[
     str | None, typer.Option("--methods", metavar="METHOD[,METHOD...]", help="Methods to compare.")
+]
+EndpointOption = Annotated[
+    list[str] | None,
+    typer.Option("--endpoint", metavar="NAME=URL[,URL...]", help="Where the model openai/NAME is served."),
 ]
 ParallelOption = Annotated[
     int | None,
@@ -106,6 +111,7 @@ def run(
     data: DataOption = None,
     tasks: TasksOption = None,
     methods: MethodsOption = None,
+    endpoint: EndpointOption = None,
     parallel: ParallelOption = None,
     resume: ResumeOption = None,
     runtime: RuntimeOption = None,
@@ -114,7 +120,8 @@ def run(
 ) -> None:
     """Run an experiment from its script."""
     declared = adapt(experiment, seeds, healthy, degraded, workload, data, tasks, methods, settings, config)
-    conduct(placed(declared, runtime, hosts, agents_per_host), out, as_json, display, parallel, resume)
+    declared = placed(serving(declared, endpoint, config), runtime, hosts, agents_per_host)
+    conduct(declared, out, as_json, display, parallel, resume)
 
 
 def script(declared: Experiment) -> None:
@@ -183,17 +190,28 @@ def _names(option: str, given: str) -> tuple[str, ...]:
     return names
 
 
+def serving(e: Experiment, endpoints: list[str] | None, config: Path | None) -> Experiment:
+    """The experiment with the servers that the file ([models.NAME]) and the command line name; the latter wins."""
+    tables = {} if config is None else _read(config).get("models", {})
+    if not isinstance(tables, dict) or not all(isinstance(t, dict) for t in tables.values()):
+        raise UsageError(f"--config {config}: write one table a model: [models.NAME], then endpoints = [...]")
+    found: dict[str, Any] = {bare(name): given for name, given in e.endpoints.items()}
+    for name, table in tables.items():
+        found[bare(name)] = served(bare(name), table)
+    for name, given in named(endpoints or []).items():
+        known = found.get(name)
+        # Only where it is changes: its key, its limits and its name there stay as the file or the experiment has them.
+        found[name] = given if known is None else replace(served(name, known), endpoints=given.endpoints)
+    return replace(e, endpoints=found)
+
+
 def overrides(base: dict[str, dict[str, Any]], pairs: list[str], config: Path | None) -> dict[str, dict[str, Any]]:
     """Settings by section: the experiment's, then the file's, then the command line's. Raises `UsageError`."""
     merged = {section: dict(values) for section, values in base.items()}
     if config is not None:
-        try:
-            read = tomllib.loads(config.read_text())
-        except OSError as error:
-            raise UsageError(f"--config {config}: {error.strerror}") from error
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise UsageError(f"--config {config}: not TOML: {error}") from error
-        for section, values in read.items():
+        for section, values in _read(config).items():
+            if section == "models":
+                continue
             if not isinstance(values, dict):
                 raise UsageError(
                     f"--config {config}: {section!r} stands outside a section; write [review], [detector], ..."
@@ -206,6 +224,16 @@ def overrides(base: dict[str, dict[str, Any]], pairs: list[str], config: Path | 
             raise UsageError(f"--set {pair}: write SECTION.NAME=VALUE, e.g. --set detector.drop=0.1")
         merged.setdefault(section, {})[key] = _value(value.strip())
     return merged
+
+
+def _read(config: Path) -> dict[str, Any]:
+    """The tables of a TOML file. Raises `UsageError`."""
+    try:
+        return tomllib.loads(config.read_text())
+    except OSError as error:
+        raise UsageError(f"--config {config}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"--config {config}: not TOML: {error}") from error
 
 
 def _value(text: str) -> Any:

@@ -84,7 +84,7 @@ class Replay:
     def _completion(self, call: ModelCalled) -> Completion:
         # A completion that came after the caller's deadline is given again, to come too late again.
         if call.failure and not (call.failure == "timeout" and call.latency):
-            raise ModelError(call.failure)
+            raise ModelError(call.failure, "" if call.notes is None else call.notes.detail, call.usage)
         text = self._source.text
         return Completion(
             texts=tuple([text(id) for id in call.replies]),
@@ -92,6 +92,7 @@ class Replay:
             latency=call.latency,
             finish=call.finish,  # type: ignore[arg-type]
             reasoning=tuple([text(id) for id in call.reasoning]),
+            notes=call.notes,
         )
 
     def _difference(self, request: Request, model: str) -> str:

@@ -1,6 +1,6 @@
-"""Models to put under agents: simulated from profiles, or recorded from real evaluations.
+"""Models to put under agents: simulated from profiles, recorded from real evaluations, or real behind a server.
 
-`resolve` turns a name into a model: `synthetic/<profile>` or `recorded/<model>`. `KINDS` lists what may stand
+`resolve` turns a name into a model: `synthetic/<profile>`, `recorded/<model>` or `openai/<name>`. `KINDS` lists what may stand
 before the slash.
 """
 
@@ -14,6 +14,7 @@ from msgspec import structs
 
 from meshheal.errors import UsageError
 from meshheal.model import Model
+from meshheal.models import OpenAI, Served
 from meshheal.types import Task, TaskId
 from sim.models.figures import End
 from sim.models.kind import Kind, Setting
@@ -40,9 +41,19 @@ def _recorded(name: str, at: Setting) -> Model | None:
     return None if found is None else open_recorded(*found, at.tasks, at.seed, agreeable=at.agreeable)
 
 
+def _openai(name: str, at: Setting) -> Model | None:
+    if name not in at.served:
+        raise UsageError(
+            f"model openai/{name}: no endpoint is given; add --endpoint {name}=http://HOST:PORT/v1, [models.{name}] in the file "
+            "of --config, or endpoints={...} in the experiment"
+        )
+    return OpenAI(name, at.served[name], at.seed, at.tasks)
+
+
 KINDS: dict[str, Kind] = {
     "synthetic": Kind(_synthetic, lambda _: PROFILES),
     "recorded": Kind(_recorded, available),
+    "openai": Kind(_openai, lambda _: ()),
 }
 """What may stand before the slash of a model's name."""
 
@@ -61,6 +72,7 @@ def resolve(
     data: Path | None = None,
     end: End = "value",
     agreeable: float | None = None,
+    served: Mapping[str, Served] | None = None,
 ) -> Model:
     """The model called `name`, for `tasks` of `workload`; the other parameters as in `Setting`.
 
@@ -68,7 +80,7 @@ def resolve(
     accuracy on, and for a recorded model without an answer to one of the tasks.
     """
     kind, _, model = name.partition("/")
-    at = Setting(workload, tasks, seed, data, end, agreeable)
+    at = Setting(workload, tasks, seed, data, end, agreeable, served or {})
     found = KINDS[kind].make(model, at) if kind in KINDS else None
     if found is None:
         raise UsageError(_unknown(name, data))

@@ -8,6 +8,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from meshheal.model import Model
+from meshheal.models.served import Served
 from meshheal.types import Task, TaskId
 from sim.models.figures import End
 from sim.workloads.sheet import Workload
@@ -18,6 +19,7 @@ class Setting(Struct, frozen=True):
 
     `data` is the file or folder of recordings, `end` the end of the estimated ranges that simulated models
     take, `agreeable` the chance that a recorded judge accepts an answer that disagrees with its own.
+    `served` says, by name, where models behind servers are.
     """
 
     workload: Workload
@@ -26,6 +28,7 @@ class Setting(Struct, frozen=True):
     data: Path | None = None
     end: End = "value"
     agreeable: float | None = None
+    served: Mapping[str, Served] = {}
 
 
 class Kind(Struct, frozen=True):
