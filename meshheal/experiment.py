@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -14,6 +15,7 @@ from meshheal.errors import UsageError
 from meshheal.folds.progress import Progress
 from meshheal.folds.summary import SeedResult, Summary, watchers
 from meshheal.methods import find
+from meshheal.results import Family, Network
 from meshheal.trace.reader import LogFile
 from meshheal.trace.recorder import MemoryLog, Recorder
 from meshheal.trace.replay import Replay
@@ -24,7 +26,7 @@ from sim.local import LocalRun
 from sim.models import resolve
 from sim.workloads import Workload, WorkloadSpec
 from sim.world import Closed, Poisson, Stream, World
-from topologies import Spec, Topology, assign, require
+from topologies import Spec, Topology, assign, outnumbered, require
 
 TWIN = "+twin"
 """Marks the run of a method without faults: same tasks, seeds and draws."""
@@ -54,6 +56,8 @@ class Experiment(Struct, frozen=True, kw_only=True):
     """Chance that a recorded judge wrongly accepts an answer that disagrees with its own."""
     profile_end: Literal["low", "value", "high"] = "value"
     """End of the estimated ranges that simulated models take."""
+    family: Family = Family()
+    """The comparisons declared beforehand; all others are exploratory."""
 
     def arms(self) -> list[Arm]:
         """Every run, in the order in which results list them."""
@@ -108,6 +112,14 @@ class Prepared(Struct):
     def data(self) -> Path | None:
         given = self.experiment.workload.data
         return None if given is None else Path(given)
+
+    def network(self) -> Network:
+        """The graph's figures, and who of it is degraded at some time."""
+        t = self.topology
+        ill = tuple(sorted({f.agent for f in self.experiment.faults if isinstance(f, Swap) and f.degraded}))
+        over = set(outnumbered(t, ill)) if ill else set[AgentId]()
+        among = tuple(a for a in ill if not over.intersection(t.neighbours[a]))
+        return Network(len(t), t.edges, t.share_of_complete, ill, among)
 
     def natures(self) -> set[str]:
         """simulated, recorded, live: what the models are."""
@@ -246,10 +258,13 @@ def run_arm(
     with log:
         log.subscribe(fold)
         log.subscribe(progress)
+        began = time.process_time()
         run = LocalRun(made, log, lambda _: report(progress))
         run.run()
         traffic = msgspec.to_builtins(run.traffic)
-        digest = log.close(traffic=traffic, virtual_seconds=run.loop.now)
+        spent = time.process_time() - began
+        digest = log.close(traffic=traffic, virtual_seconds=run.loop.now, processor_seconds=spent)
+    fold.result.count_traffic(traffic)
     return fold.finish(digest)
 
 
@@ -260,6 +275,8 @@ def fold_arm(prepared: Prepared, arm: Arm, log_path: Path) -> SeedResult:
         for event in log.events():
             fold(event)
         footer = log.footer or {}
+    if "traffic" in footer:
+        fold.result.count_traffic(footer["traffic"])
     return fold.finish(str(footer.get("hash", "")))
 
 

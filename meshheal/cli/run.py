@@ -7,6 +7,7 @@ import json
 import os
 import sys
 import tomllib
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
@@ -19,7 +20,8 @@ from meshheal.cli.display import display
 from meshheal.cli.table import show
 from meshheal.errors import MeshHealError, UsageError
 from meshheal.experiment import Experiment
-from meshheal.study import Study
+from meshheal.study import Study, Watch
+from meshheal.suite import Suite, SuiteStudy, real
 
 _CORES = os.cpu_count() or 1
 
@@ -54,7 +56,7 @@ ResumeOption = Annotated[str | None, typer.Option("--resume", metavar="RUN", hel
 
 def run(
     experiment: Annotated[
-        str, typer.Argument(help="A script that declares EXPERIMENT, or the name of one in experiments/.")
+        str, typer.Argument(help="A script that declares EXPERIMENT or SUITE, or the name of one in experiments/.")
     ],
     seeds: SeedsOption = None,
     out: OutOption = Path("runs"),
@@ -76,8 +78,8 @@ def run(
     conduct(declared, out, as_json, display, parallel, resume)
 
 
-def script(declared: Experiment) -> None:
-    """The command line of one experiment's own script."""
+def script(declared: Experiment | Suite) -> None:
+    """The command line of the own script of an experiment or a suite."""
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
     def command(
@@ -105,8 +107,8 @@ def script(declared: Experiment) -> None:
     guarded(app)
 
 
-def load(name: str) -> Experiment:
-    """The EXPERIMENT that a script declares. Raises `UsageError`."""
+def load(name: str) -> Experiment | Suite:
+    """The EXPERIMENT or SUITE that a script declares. Raises `UsageError`."""
     path = Path(name)
     if not path.suffix:
         path = Path("experiments") / f"{name}.py"
@@ -124,6 +126,9 @@ def load(name: str) -> Experiment:
         raise
     except Exception as error:
         raise UsageError(f"{path} cannot be loaded: {type(error).__name__}: {error}") from error
+    suite = getattr(module, "SUITE", None)
+    if isinstance(suite, Suite):
+        return suite
     declared = getattr(module, "EXPERIMENT", None)
     if not isinstance(declared, Experiment):
         raise UsageError(f"{path} declares no EXPERIMENT (an Experiment of meshheal.experiment)")
@@ -131,6 +136,32 @@ def load(name: str) -> Experiment:
 
 
 def adapt(
+    e: Experiment | Suite,
+    seeds: int | None,
+    healthy: str | None,
+    degraded: str | None,
+    workload: str | None,
+    data: Path | None,
+    tasks: int | None,
+    methods: str | None,
+    settings: list[str] | None,
+    config: Path | None,
+) -> Experiment | Suite:
+    """The experiment, or every one of the suite, as the command line changes it."""
+    if isinstance(e, Suite):
+        if workload is not None:
+            raise UsageError(f"--workload {workload}: the study {e.name} has workloads of its own; leave it out")
+        if data is not None:
+            e = e.changed(lambda one: replace(one, workload=real(one.workload, data)))
+
+        def change(one: Experiment) -> Experiment:
+            return _adapted(one, seeds, healthy, degraded, None, None, tasks, methods, settings, config)
+
+        return e.changed(change)
+    return _adapted(e, seeds, healthy, degraded, workload, data, tasks, methods, settings, config)
+
+
+def _adapted(
     e: Experiment,
     seeds: int | None,
     healthy: str | None,
@@ -142,7 +173,6 @@ def adapt(
     settings: list[str] | None,
     config: Path | None,
 ) -> Experiment:
-    """The experiment as the command line changes it."""
     if seeds is not None:
         e = replace(e, seeds=seeds)
     if healthy is not None:
@@ -201,23 +231,31 @@ def _value(text: str) -> Any:
         return text
 
 
-def conduct(e: Experiment, out: Path, as_json: bool, how: str, parallel: int, resume: str | None) -> None:
+def conduct(e: Experiment | Suite, out: Path, as_json: bool, how: str, parallel: int, resume: str | None) -> None:
     """Run everything, show progress and the table, write results. Exit 1 where the run is not valid."""
     if how not in ("", "none", "plain", "full"):
         raise UsageError(f"--display {how}: choose none, plain or full")
-    study = Study.resume(resume, out, e) if resume is not None else Study.start(e, out, datetime.now(UTC))
-    with display(cast("Literal['', 'none', 'plain', 'full']", how), study) as watch:
+    how = cast("Literal['', 'none', 'plain', 'full']", how)
+    now = datetime.now(UTC)
+    studies: dict[str, Study]
+    run: Callable[[int, list[Watch]], dict[str, Any]]
+    if isinstance(e, Suite):
+        suite = SuiteStudy.start(e, out, now) if resume is None else SuiteStudy.resume(resume, out, e)
+        path, studies, run = suite.path, suite.studies, suite.run
+    else:
+        study = Study.start(e, out, now) if resume is None else Study.resume(resume, out, e)
+        path, studies, run = study.directory.path, {"": study}, lambda n, watches: study.run(n, watches[0])
+    with display(how, e.name, studies) as watches:
         try:
-            results = study.run(parallel, watch)
+            results = run(parallel, watches)
         except KeyboardInterrupt:
             print(
-                f"meshheal: interrupted; {study.directory.path} keeps what was done. Complete it with "
-                f"--resume {study.directory.name}",
+                f"meshheal: interrupted; {path} keeps what was done. Complete it with --resume {path.name}",
                 file=sys.stderr,
             )
             sys.exit(130)
     if as_json:
         print(json.dumps(results, indent=1))
-    show(results, study, sys.stderr if as_json else sys.stdout)
+    show(results, path, sys.stderr if as_json else sys.stdout)
     if not results["valid"]:
         raise SystemExit(1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 from typing import Literal
 
@@ -12,13 +12,17 @@ from meshheal.events import (
     AgentFailed,
     AnyEvent,
     CommitteeMet,
+    CorrelatedDegradation,
     Crashed,
     Event,
     EvidenceShared,
+    ExclusionWithheld,
     FirstLook,
     ModelCalled,
     ProducerAsked,
     Restarted,
+    ReviewerSidelined,
+    ReviewersUninformative,
     StateChanged,
     Swapped,
     TaskArrived,
@@ -84,6 +88,23 @@ class SeedResult(Struct):
     """Exceptions that escaped an agent's code: the run is not valid if there are any."""
     false_exclusions_twin: int = 0
     observations_twin: int = 0
+    requests_per_task: float | None = None
+    """Requests and notices between agents; their replies are not counted apart."""
+    evidence_per_task: float | None = None
+    """Messages that carry review records."""
+    two_hops_per_task: float | None = None
+    """Of both, those to an agent that is no neighbour of the sender."""
+    alarms: dict[str, int] = field(default_factory=dict)
+    """Events in which the network says that something is wrong with more than one agent, by kind."""
+    alarm_delay: int | None = None
+    """Tasks from the first onset to the first `correlated_degradation`; null where none came."""
+
+    def count_traffic(self, traffic: Mapping[str, int]) -> None:
+        """Take in what crossed the links, as a log's footer has it."""
+        n = max(1, self.tasks)
+        self.requests_per_task = traffic["requests"] / n
+        self.evidence_per_task = traffic["evidence"] / n
+        self.two_hops_per_task = traffic["two_hops"] / n
 
 
 class _Episode(Struct):
@@ -159,6 +180,17 @@ class Summary:
                 self._swapped(event)
             case AgentFailed():
                 r.failures += 1
+            case CorrelatedDegradation():
+                self._alarm("correlated_degradation")
+                if r.alarm_delay is None and self._episodes:
+                    r.alarm_delay = self._index - self._episodes[0].onset + 1
+            case ReviewersUninformative():
+                self._alarm("reviewers_uninformative")
+            case ReviewerSidelined():
+                if not event.active:
+                    self._alarm("reviewer_sidelined")
+            case ExclusionWithheld():
+                self._alarm("exclusion_withheld")
             case Crashed():
                 self._down.add(event.agent)
             case Restarted():
@@ -169,6 +201,9 @@ class Summary:
                     self._states.pop(pair, None)
             case _:
                 pass
+
+    def _alarm(self, kind: str) -> None:
+        self.result.alarms[kind] = self.result.alarms.get(kind, 0) + 1
 
     # --- beliefs against truth -----------------------------------------------------------------------------------
 
