@@ -88,6 +88,16 @@ def _detected(seeds: Sequence[SeedResult]) -> Interval | None:
     return wilson(sum(d.delay_tasks is not None for d in found), len(found)) if found else None
 
 
+def _detected_among(seeds: Sequence[SeedResult]) -> Interval | None:
+    found = [d for r in seeds for d in episodes(r) if d.among_healthy]
+    return wilson(sum(d.delay_tasks is not None for d in found), len(found)) if found else None
+
+
+def _share_among(r: SeedResult) -> float | None:
+    found = [d for d in episodes(r) if d.among_healthy]
+    return _share(sum(d.delay_tasks is not None for d in found), len(found))
+
+
 def _detection(seeds: Sequence[SeedResult]) -> Interval | None:
     return restricted_mean([waits(episodes(r)) for r in seeds]) if any(episodes(r) for r in seeds) else None
 
@@ -156,6 +166,7 @@ _ALL = (
         lambda r: _share(sum(d.delay_tasks is not None for d in episodes(r)), len(episodes(r))),
         _detected,
     ),
+    Measure("detected_among", "detected, of those among healthy", 2, "more", _share_among, _detected_among),
     Measure(
         "detection_tasks",
         "detection, tasks",

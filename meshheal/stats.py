@@ -174,7 +174,7 @@ def paired(differences: Sequence[float]) -> Comparison:
     """
     kept = [d for d in differences if isfinite(d)]
     exact = len(kept) <= EXACT_UP_TO
-    test = f"sign-flip, {len(kept)} pairs, {'exact' if exact else f'{RESAMPLES} draws'}"
+    test = f"sign-flip, {len(kept)} pair{'s' * (len(kept) != 1)}, {'exact' if exact else f'{RESAMPLES} draws'}"
     if len(kept) < 2:
         return Comparison(mean_interval(kept), nan, test)
     return Comparison(mean_interval(kept), _permuted(kept, [0.0] * len(kept), "samples"), test)

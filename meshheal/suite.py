@@ -14,6 +14,7 @@ from meshheal.errors import UsageError
 from meshheal.experiment import Experiment, prepare
 from meshheal.study import Study, Watch, run_all
 from meshheal.trace.rundir import RunDir, create_suite, find_run, read_json, suite_runs, write_json
+from sim.models.figures import End
 from sim.workloads import WorkloadSpec
 
 SCHEMA_VERSION = 1
@@ -30,9 +31,29 @@ class Suite(Struct, frozen=True, kw_only=True):
     experiments: dict[str, Experiment]
     columns: tuple[str, ...] = ("accuracy_degraded", "tokens_per_task", "detected", "detection_tasks")
 
+    def only(self, labels: Sequence[str]) -> Suite:
+        """The experiments of some labels. Raises `UsageError` for one that is not there."""
+        unknown = [label for label in labels if label not in self.experiments]
+        if unknown:
+            raise UsageError(f"--only {unknown[0]}: {self.name} has {', '.join(self.experiments)}")
+        return replace(self, experiments={label: self.experiments[label] for label in labels})
+
     def changed(self, change: Callable[[Experiment], Experiment]) -> Suite:
         """The same suite with every experiment changed."""
         return replace(self, experiments={label: change(e) for label, e in self.experiments.items()})
+
+
+def at_profile_ends(declared: Experiment | Suite) -> Suite:
+    """The same with simulated models at the low end, the value and the high end of their estimated ranges.
+
+    Intervals over seeds leave out what is uncertain about the profiles themselves; this shows it beside them.
+    """
+    one = isinstance(declared, Experiment)
+    every = {declared.name: declared} if isinstance(declared, Experiment) else declared.experiments
+    ends: tuple[End, ...] = ("low", "value", "high")
+    made = {end if one else f"{label}-{end}": replace(e, profile_end=end) for label, e in every.items() for end in ends}
+    columns = Suite(name="", experiments={}).columns if isinstance(declared, Experiment) else declared.columns
+    return Suite(name=f"{declared.name}-ends", experiments=made, columns=columns)
 
 
 def real(spec: WorkloadSpec, folder: Path) -> WorkloadSpec:

@@ -129,6 +129,7 @@ def test_the_command_shows_compares_and_writes_tables(done, tmp_path):
     out, study, _ = done
     shown = command("tables", study.name, "--out", out, "--format", "md")
     assert "two: simulated models" in shown.stdout
+    assert "declared comparisons, a family for each experiment, simulated models" in shown.stdout
     assert command("tables", study.name, "--out", out, "--format", "latex", "-o", tmp_path / "t.tex").returncode == 0
     assert r"\begin{tabular}" in (tmp_path / "t.tex").read_text()
     compared = command("compare", "latest/long", "latest/short", "--out", out, "--json")

@@ -21,7 +21,7 @@ from meshheal.cli.table import show
 from meshheal.errors import MeshHealError, UsageError
 from meshheal.experiment import Experiment
 from meshheal.study import Study, Watch
-from meshheal.suite import Suite, SuiteStudy, real
+from meshheal.suite import Suite, SuiteStudy, at_profile_ends, real
 
 _CORES = os.cpu_count() or 1
 
@@ -51,6 +51,13 @@ MethodsOption = Annotated[
     str | None, typer.Option("--methods", metavar="METHOD[,METHOD...]", help="Methods to compare.")
 ]
 ParallelOption = Annotated[int, typer.Option("--parallel", help="Runs at a time; 0: in this process.")]
+OnlyOption = Annotated[
+    str | None, typer.Option("--only", metavar="LABEL[,LABEL...]", help="Of a study of several experiments, these.")
+]
+EndsOption = Annotated[
+    bool,
+    typer.Option("--profile-ends", help="Also with simulated models at both ends of their estimated ranges."),
+]
 ResumeOption = Annotated[str | None, typer.Option("--resume", metavar="RUN", help="Complete an interrupted run.")]
 
 
@@ -72,9 +79,12 @@ def run(
     methods: MethodsOption = None,
     parallel: ParallelOption = _CORES,
     resume: ResumeOption = None,
+    only: OnlyOption = None,
+    profile_ends: EndsOption = False,
 ) -> None:
     """Run an experiment from its script."""
-    declared = adapt(load(experiment), seeds, healthy, degraded, workload, data, tasks, methods, settings, config)
+    found = chosen(load(experiment), only, profile_ends)
+    declared = adapt(found, seeds, healthy, degraded, workload, data, tasks, methods, settings, config)
     conduct(declared, out, as_json, display, parallel, resume)
 
 
@@ -97,8 +107,11 @@ def script(declared: Experiment | Suite) -> None:
         methods: MethodsOption = None,
         parallel: ParallelOption = _CORES,
         resume: ResumeOption = None,
+        only: OnlyOption = None,
+        profile_ends: EndsOption = False,
     ) -> None:
-        adapted = adapt(declared, seeds, healthy, degraded, workload, data, tasks, methods, settings, config)
+        found = chosen(declared, only, profile_ends)
+        adapted = adapt(found, seeds, healthy, degraded, workload, data, tasks, methods, settings, config)
         conduct(adapted, out, as_json, display, parallel, resume)
 
     import __main__
@@ -133,6 +146,15 @@ def load(name: str) -> Experiment | Suite:
     if not isinstance(declared, Experiment):
         raise UsageError(f"{path} declares no EXPERIMENT (an Experiment of meshheal.experiment)")
     return declared
+
+
+def chosen(declared: Experiment | Suite, only: str | None, profile_ends: bool) -> Experiment | Suite:
+    """What of a study is to be run, and over which ends of the profiles' ranges."""
+    if only is not None:
+        if not isinstance(declared, Suite):
+            raise UsageError(f"--only {only}: {declared.name} is one experiment; leave it out")
+        declared = declared.only(_names("--only", only))
+    return at_profile_ends(declared) if profile_ends else declared
 
 
 def adapt(

@@ -48,6 +48,9 @@ class Detection(Struct):
     window_tasks: int | None = None
     """Length of the episode in tasks: where a censored delay is cut off for the restricted mean."""
     reason: Reason | None = None
+    among_healthy: bool | None = None
+    """Whether each neighbour of the agent has a healthy majority among its own neighbours while all who are ever
+    degraded are; null where nobody said."""
 
 
 class Reintegration(Struct):

@@ -154,18 +154,22 @@ def of_suite(content: Mapping[str, Any]) -> Table:
     return Table(title, ("", "method", *(m.label for m in measures)), tuple(rows), notes, labels=2)
 
 
-def suite_comparisons(content: Mapping[str, Any]) -> list[Table]:
-    """The declared tests of every experiment: a family each."""
-    made = (
-        comparisons(one, f"{content['suite']}, {label}: declared comparisons, {nature(one)}")
-        for label, one in content["experiments"].items()
-    )
-    return [table for table in made if table is not None]
+def suite_comparisons(content: Mapping[str, Any]) -> Table | None:
+    """The declared tests of every experiment, each a family of its own; None where there are none."""
+    found = {label: comparisons(one) for label, one in content["experiments"].items()}
+    made = {label: table for label, table in found.items() if table is not None}
+    if not made:
+        return None
+    rows = tuple((label, *row) for label, table in made.items() for row in table.rows)
+    natures = " and ".join(sorted({nature(one) for one in content["experiments"].values()}))
+    notes = tuple(dict.fromkeys(text for table in made.values() for text in table.notes))
+    first = next(iter(made.values()))
+    title = f"{content['suite']}: declared comparisons, a family for each experiment, {natures}"
+    return Table(title, ("", *first.head), rows, notes, labels=3)
 
 
 def tables(content: Mapping[str, Any]) -> list[Table]:
     """All tables of a results.json, of one experiment or of several."""
-    if "suite" in content:
-        return [of_suite(content), *suite_comparisons(content)]
-    tests = comparisons(content)
-    return [of_run(content)] + ([tests] if tests is not None else [])
+    suite = "suite" in content
+    tests = suite_comparisons(content) if suite else comparisons(content)
+    return [of_suite(content) if suite else of_run(content)] + ([tests] if tests is not None else [])
