@@ -46,7 +46,18 @@ class Prober:
         if not answers.comparable(task.form) or len(set(agreed)) < 2:
             return
         self.bank.add(Reference(task, value, tuple(families), set(answered), self._agent.network.beat()))
-        self._agent.journal.add(ReferenceBanked, task.id, (cause,), families=tuple(families))
+        journal = self._agent.journal
+        journal.write(
+            ReferenceBanked(
+                node=journal.node,
+                incarnation=journal.incarnation,
+                seq=journal.next(),
+                t=journal.now(),
+                task=task.id,
+                causes=(cause,),
+                families=tuple(families),
+            )
+        )
 
     # --- when ----------------------------------------------------------------------------------------------------
 
@@ -263,8 +274,21 @@ class Prober:
             await self._calibrate(task, answer, score >= 0.5, cause)
         else:
             reviewer, score = await self._reviewed(task, answer, cause)
-        event = a.journal.add(
-            Probed, task.id, (cause,), agent=agent, reference=task.id, score=score, motive=motive, compared=compared
+        journal = a.journal
+        event = journal.write(
+            Probed(
+                node=a.id,
+                incarnation=journal.incarnation,
+                seq=journal.next(),
+                t=journal.now(),
+                task=task.id,
+                causes=(cause,),
+                agent=agent,
+                reference=task.id,
+                score=score,
+                motive=motive,
+                compared=compared,
+            )
         )
         if score is None:
             return

@@ -11,6 +11,7 @@ from meshheal.reference import Tally
 from meshheal.types import AgentId, ReviewRecord
 
 _WINDOW = 60.0
+_BETS = (0.5, 1.0, 2.0)
 _PRIOR_VOTES, _PRIOR_WINS = 10.0, 8.0
 """A new reviewer is taken to win four votes in five, with the weight of ten votes."""
 
@@ -35,8 +36,15 @@ class ReviewerWatch:
         self._drop = drop
         self._rest = rest
         self._wins: dict[AgentId, Tally] = {}
+        self._all = Tally()
+        """Sums over all reviewers."""
         self._tests: dict[AgentId, EDetector] = {}
         self._until: dict[AgentId, int] = {}
+
+    @property
+    def resting(self) -> bool:
+        """Whether somebody is not asked for a while."""
+        return bool(self._until)
 
     def trusted(self, agent: AgentId) -> bool:
         return agent not in self._until
@@ -52,21 +60,28 @@ class ReviewerWatch:
             self._tests.pop(back.agent, None)
         if not committee:
             return found
+        total = sum([v for _, v in record.votes])
+        others = len(record.votes) - 1
         for agent, vote in record.votes:
-            others = [v for a, v in record.votes if a != agent]
-            won = (vote >= self._cut) == (sum(others) / len(others) >= self._cut)
-            test = self._tests.setdefault(agent, EDetector((0.5, 1.0, 2.0), self._drop))
-            evidence = test.update(float(won), self._expected(agent))
-            self._wins.setdefault(agent, Tally()).add(float(won), _WINDOW)
+            won = (vote >= self._cut) == (total - vote >= self._cut * others)
+            evidence = self._count(agent, float(won))
             if evidence >= self._at and agent not in self._until:
                 self._until[agent] = beat + self._rest
                 found.append(Sidelined(agent, False, evidence))
         return found
 
-    def _expected(self, agent: AgentId) -> float:
-        n = sum(t.n for a, t in self._wins.items() if a != agent)
-        wins = sum(t.total for a, t in self._wins.items() if a != agent)
-        return (wins + _PRIOR_WINS) / (n + _PRIOR_VOTES)
+    def _count(self, agent: AgentId, won: float) -> float:
+        """Count a vote that was won (1) or lost (0); return the evidence against the reviewer."""
+        wins, test, everyone = self._wins.get(agent), self._tests.get(agent), self._all
+        if wins is None:
+            wins = self._wins[agent] = Tally()
+        if test is None:
+            test = self._tests[agent] = EDetector(_BETS, self._drop)
+        n, total = everyone.n - wins.n, everyone.total - wins.total
+        evidence = test.update(won, (total + _PRIOR_WINS) / (n + _PRIOR_VOTES))
+        wins.add(won, _WINDOW)
+        everyone.n, everyone.total = n + wins.n, total + wins.total
+        return evidence
 
     def state(self) -> Any:
         return {
@@ -77,10 +92,11 @@ class ReviewerWatch:
 
     def restore(self, state: Any) -> None:
         self._wins = {a: Tally(n, total) for a, n, total in state["wins"]}
+        self._all = Tally(sum([t.n for t in self._wins.values()]), sum([t.total for t in self._wins.values()]))
         self._until = dict(state["until"])
         self._tests = {}
         for agent, inner in state["tests"]:
-            self._tests[agent] = EDetector((0.5, 1.0, 2.0), self._drop)
+            self._tests[agent] = EDetector(_BETS, self._drop)
             self._tests[agent].restore(inner)
 
 
