@@ -288,6 +288,11 @@ class Beliefs:
         score = record.score
         by, wide = opinion.by_ability, opinion.wide
         detector = by.get(record.ability)
+        if opinion.shadows:
+            self._shadow(opinion, record, expected, found)
+        if type(wide) is EDetector and wide.rests(score, expected):
+            if detector is None or (type(detector) is EDetector and detector.rests(score, expected)):
+                return  # as most scores of a healthy agent: nothing stands against it, and nothing would
         if detector is None:
             detector = by[record.ability] = _detector(self._settings.detector)
         if type(wide) is EDetector and type(detector) is EDetector:
@@ -308,8 +313,6 @@ class Beliefs:
         if power != opinion.power:
             opinion.power = power
             found.append(Moved(record.producer, evidence))
-        if opinion.shadows:
-            self._shadow(opinion, record, expected, found)
 
     def _shadow(self, opinion: Opinion, record: ReviewRecord, expected: float, found: list[Finding]) -> None:
         for kind, shadow in opinion.shadows.items():

@@ -140,6 +140,10 @@ class EDetector(_Mixture):
     def update(self, score: float, expected: float) -> float:
         return self.take(self.factors(score, expected))
 
+    def rests(self, score: float, expected: float) -> bool:
+        """Whether the score would leave the test as it is: no bet stands above 1, and none would."""
+        return self._at_rest and score >= expected - self._drop
+
     def factors(self, score: float, expected: float) -> list[float]:
         """What `take` multiplies the bets by: the same for all detectors of the same settings."""
         if not (0.0 <= score <= 1.0 and 0.0 <= expected <= 1.0):

@@ -64,18 +64,18 @@ class Standing(Tally):
 
 
 class Cell:
-    """Scores of all watched agents in one (stratum, ability, kind), or a pool of such; `above` is the pool it belongs to,
-    of a root the root itself. Agents in `without` count for nobody.
+    """Scores of all watched agents in one (stratum, ability, kind), or a pool of such. Agents in `without` count for nobody.
 
-    A level is read and a score counted in constant time: the cell holds the sum over its agents of what each adds, which
-    is its own sum of scores, or n times the nearer bound where its mean lies outside of `low` to `high`. The bounds are
-    set anew each time the cell has grown by an eighth.
+    `chain` leads from the root of the stratum through the pools that the cell belongs to down to the cell itself. A level
+    is read and a score counted in constant time: the cell holds the sum over its agents of what each adds, which is its
+    own sum of scores, or n times the nearer bound where its mean lies outside of `low` to `high`. The bounds are set anew
+    each time the cell has grown by an eighth.
     """
 
-    __slots__ = ("_due", "_high", "_low", "_n", "_share", "_standings", "_without", "above")
+    __slots__ = ("_due", "_high", "_low", "_n", "_share", "_standings", "_without", "chain")
 
     def __init__(self, without: set[AgentId], above: Cell | None = None) -> None:
-        self.above = above or self
+        self.chain: tuple[Cell, ...] = (self,) if above is None else (*above.chain, self)
         self._without = without
         self._standings: dict[AgentId, Standing] = {}
         self._n: float = 0
@@ -85,35 +85,39 @@ class Cell:
         self._due = _GROWTH
 
     def add(self, agent: AgentId, score: float, window: float) -> None:
-        """Count one score; at the window the agent's older ones fade."""
-        standing = self._standings.get(agent)
-        if standing is None:
-            standing = self._standings[agent] = Standing()
-        elif standing.n >= window:
-            self._fade(standing, agent)
-        standing.n += 1
-        standing.total += score
-        if not self._without or agent not in self._without:
-            share = standing.total
-            if share < self._low * standing.n:
-                share = self._low * standing.n
-            elif share > self._high * standing.n:
-                share = self._high * standing.n
-            self._n += 1
-            self._share += share - standing.share
-            standing.share = share
-        self._due -= 1
-        if self._due <= 0:
-            if len(self._standings) > _FEW:
-                self.settle()
-            else:
-                self._due = _GROWTH
+        """Count one score here and in the pools above; at the window the agent's older ones fade."""
+        counts = agent not in self._without
+        for cell in self.chain:
+            standing = cell._standings.get(agent)
+            if standing is None:
+                standing = cell._standings[agent] = Standing()
+            elif standing.n >= window:
+                cell._fade(standing, counts)
+            standing.n = n = standing.n + 1
+            standing.total = share = standing.total + score
+            if counts:
+                if share < cell._low * n:
+                    share = cell._low * n
+                elif share > cell._high * n:
+                    share = cell._high * n
+                cell._n += 1
+                cell._share += share - standing.share
+                standing.share = share
+            cell._due -= 1
+            if cell._due <= 0:
+                cell._grown()
 
-    def _fade(self, standing: Standing, agent: AgentId) -> None:
+    def _fade(self, standing: Standing, counts: bool) -> None:
         standing.n *= 0.5
         standing.total *= 0.5
-        if agent not in self._without:
+        if counts:
             self._n -= standing.n
+
+    def _grown(self) -> None:
+        if len(self._standings) > _FEW:
+            self.settle()
+        else:
+            self._due = _GROWTH
 
     def settle(self) -> None:
         """Set the bounds, and what each agent adds, by the scores so far."""
@@ -123,13 +127,19 @@ class Cell:
         self._due = max(_GROWTH, int(self._n / 8))
 
     def level(self, agent: AgentId, parent: float, prior: float) -> float:
-        """Leave-one-out location of the peers of `agent`, drawn to `parent` by `prior` observations."""
-        n, share = self._n, self._share
-        own = self._standings.get(agent)
-        if own is not None and agent not in self._without:
-            n -= own.n
-            share -= own.share
-        return (share + prior * parent) / (n + prior) if n else parent
+        """Leave-one-out location of the peers of `agent`, drawn by `prior` observations to that in the pool above; that
+        of the root to `parent`.
+        """
+        counts = agent not in self._without
+        for cell in self.chain:
+            n, share = cell._n, cell._share
+            own = cell._standings.get(agent)
+            if own is not None and counts:
+                n -= own.n
+                share -= own.share
+            if n:
+                parent = (share + prior * parent) / (n + prior)
+        return parent
 
     def remembered(self, agent: AgentId, parent: float, prior: float) -> float:
         """The level from all peers, whoever is set aside now."""
@@ -142,6 +152,10 @@ class Cell:
         if not without:
             return len(self._standings) - (agent in self._standings)
         return sum([a != agent and a not in without for a in self._standings])
+
+    def knows(self, agent: AgentId) -> bool:
+        """Whether there are scores of the agent."""
+        return agent in self._standings
 
     def state(self) -> Any:
         return {
@@ -210,47 +224,35 @@ class Levels:
         return cell
 
     def cell(self, record: ReviewRecord, stratum: Stratum) -> Cell:
-        """The cell of the record's kind; above it the pool of its ability, above that the root of the stratum."""
+        """The cell of the record's kind, among scores obtained in that way."""
         key = (stratum, record.ability, record.kind)
         return self._cells.get(key) or self._cell(*key)
 
     def learn(self, record: ReviewRecord) -> None:
         """Count a score into its cell and the pools above it."""
-        cell, agent, score, window = self.cell(record, stratum_of(record)), record.producer, record.score, self._window
-        cell.add(agent, score, window)
-        while cell.above is not cell:
-            cell = cell.above
-            cell.add(agent, score, window)
+        self.cell(record, stratum_of(record)).add(record.producer, record.score, self._window)
 
     def expected(self, record: ReviewRecord, min_peers: int) -> float | None:
         """Level of the producer's peers on this kind of task; None while fewer than `min_peers` have data."""
-        stratum, agent, without, prior = stratum_of(record), record.producer, self.without, self._prior
+        stratum, agent = stratum_of(record), record.producer
         cell = self.cell(record, stratum)
-        pool = cell.above if record.kind else cell
-        root = pool.above
-        if root.peers(agent, without) < min_peers:
+        if cell.chain[0].peers(agent, self.without) < min_peers:
             if stratum != _OWN:
                 return None
             # An agent agrees with its like at least as often as with others: their level convicts no sooner.
             cell = self.cell(record, _OTHER)
-            pool = cell.above if record.kind else cell
-            root = pool.above
-            if root.peers(agent, without) < min_peers:
+            if cell.chain[0].peers(agent, self.without) < min_peers:
                 return None
-        level = pool.level(agent, root.level(agent, _NEUTRAL, prior), prior)
-        return cell.level(agent, level, prior) if record.kind else level
+        return cell.level(agent, _NEUTRAL, self._prior)
 
     def before(self, record: ReviewRecord, min_peers: int) -> float | None:
         """As `expected`, but from all peers that ever had data: of those set aside, what they scored until then."""
         agent, cell = record.producer, self.cell(record, stratum_of(record))
-        chain = [cell]
-        while chain[0].above is not chain[0]:
-            chain.insert(0, chain[0].above)
-        if chain[0].peers(agent, ()) < min_peers:
+        if cell.chain[0].peers(agent, ()) < min_peers:
             return None
         level = _NEUTRAL
-        for cell in chain:
-            level = cell.remembered(agent, level, self._prior)
+        for part in cell.chain:
+            level = part.remembered(agent, level, self._prior)
         return level
 
     def set_aside(self, agent: AgentId, aside: bool) -> None:
@@ -258,7 +260,8 @@ class Levels:
         if aside != (agent in self.without):
             (self.without.add if aside else self.without.discard)(agent)
             for cell in self._cells.values():
-                cell.settle()
+                if cell.knows(agent):
+                    cell.settle()
 
     def state(self) -> Any:
         return {

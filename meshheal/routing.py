@@ -34,6 +34,7 @@ class Routing:
         self._watch = watch
         self._settings = settings
         self._seed = seed
+        self._plain = settings.suspicion_weight == 0 and settings.load_weight == 0
         self._everyone: dict[AgentId, Neighbour] = {me.id: me, **neighbours}
         self._holders: dict[Ability, tuple[AgentId, ...]] = {}
         self._families: dict[Ability, frozenset[str]] = {}
@@ -85,17 +86,13 @@ class Routing:
 
         Rendezvous hashing with weights (score -log(u) / w, least first): an exclusion moves only the tasks it must.
         """
-        best, rank = None, float("inf")
         base = mix(item, self._seed)
-        plain = self._settings.suspicion_weight == 0 and self._settings.load_weight == 0
-        for agent in self.producers(ability, beat):
-            if agent in tried:
-                continue
-            u = (mix(base, agent) + 1) * _UNIT
-            score = -log(u) if plain else -log(u) / self._weight(agent)
-            if score < rank:
-                best, rank = agent, score
-        return best
+        draws = [(mix(base, agent), agent) for agent in self.producers(ability, beat) if agent not in tried]
+        if not draws:
+            return None
+        if self._plain:
+            return max(draws)[1]
+        return min([(-log((draw + 1) * _UNIT) / self._weight(agent), agent) for draw, agent in draws])[1]
 
     def _weight(self, agent: AgentId) -> float:
         s = self._settings
