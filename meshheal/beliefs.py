@@ -75,6 +75,10 @@ def _detector(settings: DetectorSettings) -> Detector:
     return make("e-sr" if guaranteed else settings.kind, settings)
 
 
+def _rests(detector: Detector, score: float, expected: float) -> bool:
+    return type(detector) is EDetector and detector.rests(score, expected)
+
+
 def _return_test(settings: Settings) -> ReturnTest:
     return ReturnTest(settings.recovery.return_bets, settings.recovery.return_margin)
 
@@ -85,6 +89,9 @@ def _tested(tests: dict[Ability, ReturnTest], ability: Ability, settings: Settin
     if test is None:
         test = tests[ability] = _return_test(settings)
     return test
+
+
+_NONE: dict[str, Detector] = {}
 
 
 class Opinion:
@@ -122,7 +129,7 @@ class Opinion:
         self.returning: dict[Ability, ReturnTest] = {}
         """Tests in the other direction: per excluded ability, or under "" for the whole agent."""
         self.probation_left = 0
-        self.shadows: dict[str, Detector] = {kind: make(kind, d) for kind in d.shadow}
+        self.shadows: dict[str, Detector] = {kind: make(kind, d) for kind in d.shadow} if d.shadow else _NONE
         self.evidence = 1.0
         self.power = 0
         self.withheld = False
@@ -290,9 +297,8 @@ class Beliefs:
         detector = by.get(record.ability)
         if opinion.shadows:
             self._shadow(opinion, record, expected, found)
-        if type(wide) is EDetector and wide.rests(score, expected):
-            if detector is None or (type(detector) is EDetector and detector.rests(score, expected)):
-                return  # as most scores of a healthy agent: nothing stands against it, and nothing would
+        if _rests(wide, score, expected) and (detector is None or _rests(detector, score, expected)):
+            return  # as most scores of a healthy agent: nothing stands against it, and nothing would
         if detector is None:
             detector = by[record.ability] = _detector(self._settings.detector)
         if type(wide) is EDetector and type(detector) is EDetector:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Literal, Protocol
 
 from meshheal import alternatives, config
@@ -93,7 +94,7 @@ class _Mixture:
         return mean
 
     def reset(self) -> None:
-        self._wealth = [0.0 if self._sum else 1.0] * len(self._bets)
+        self._wealth = _start(0.0 if self._sum else 1.0, len(self._bets))
         self._at_rest = not self._sum
         self.evidence = 1.0
 
@@ -106,6 +107,12 @@ class _Mixture:
         self._wealth = list(state)
         self._at_rest = not self._sum and max(state) <= 1.0
         self.evidence = max(1.0, sum(state) / len(state) - self._rest)
+
+
+@lru_cache(maxsize=64)
+def _start(wealth: float, bets: int) -> list[float]:
+    """The wealth that tests begin with: one list for all of them, since none is ever changed."""
+    return [wealth] * bets
 
 
 class EDetector(_Mixture):

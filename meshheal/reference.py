@@ -8,10 +8,14 @@ ability and task kind, pooled upwards where a cell is thin.
 from __future__ import annotations
 
 from collections.abc import Container, Sequence
-from typing import Any
+from functools import lru_cache
+from typing import Any, TypeVar
+
+from msgspec import Struct
 
 from meshheal.types import Ability, AgentId, ReviewRecord
 
+Key = TypeVar("Key")
 Stratum = tuple[str, str]
 """How a score was obtained: (channel, whose answers the reference came from)."""
 _REVIEWED: Stratum = ("first_look", "")
@@ -35,14 +39,11 @@ _FEW = 3
 """So few agents have no median that one odd one among them could not move: their means count as they are."""
 
 
-class Tally:
+class Tally(Struct, gc=False):
     """Count and sum of one agent's scores in one cell; halved at the window, so that old scores fade."""
 
-    __slots__ = ("n", "total")
-
-    def __init__(self, n: float = 0, total: float = 0.0) -> None:
-        self.n = n
-        self.total = total
+    n: float = 0
+    total: float = 0.0
 
     def add(self, value: float, window: float) -> None:
         if self.n >= window:
@@ -52,15 +53,10 @@ class Tally:
         self.total += value
 
 
-class Standing(Tally):
+class Standing(Tally, gc=False):
     """One agent's scores in one cell, and what of their sum counts for the others."""
 
-    __slots__ = ("share",)
-
-    def __init__(self, n: float = 0, total: float = 0.0, share: float = 0.0) -> None:
-        self.n = n
-        self.total = total
-        self.share = share
+    share: float = 0.0
 
 
 class Cell:
@@ -203,6 +199,12 @@ def _shares(standings: Sequence[Standing], low: float, high: float) -> tuple[flo
     return n, total
 
 
+@lru_cache(maxsize=4096)
+def _same(key: Key) -> Key:
+    """An equal key, of which there is one for all observers: many hold the same."""
+    return key
+
+
 class Levels:
     """The levels one observer has learnt."""
 
@@ -220,7 +222,7 @@ class Levels:
         cell = self._cells.get(key)
         if cell is None:
             above = self._cell(stratum, ability if kind else "", "") if ability else None
-            cell = self._cells[key] = Cell(self.without, above)
+            cell = self._cells[_same(key)] = Cell(self.without, above)
         return cell
 
     def cell(self, record: ReviewRecord, stratum: Stratum) -> Cell:
@@ -276,14 +278,10 @@ class Levels:
             self._cell((channel, family), ability, kind).restore(cell)
 
 
-class Distance:
-    """Residuals of one agent in a stratum, in all and in one ability."""
+class Distance(Tally, kw_only=True, gc=False):
+    """Residuals of one agent in one ability, within those in a stratum as a `whole`."""
 
-    __slots__ = ("part", "whole")
-
-    def __init__(self, whole: Tally) -> None:
-        self.whole = whole
-        self.part = Tally()
+    whole: Tally
 
 
 class Offset:
@@ -294,55 +292,53 @@ class Offset:
     Clipped to +-limit.
     """
 
-    __slots__ = ("_distances", "_limit", "_prior", "_window")
+    __slots__ = ("_limit", "_parts", "_prior", "_wholes", "_window")
 
     def __init__(self, prior: float, limit: float, window: float) -> None:
         self._prior = prior
         self._limit = limit
         self._window = window
-        self._distances: dict[tuple[Stratum, Ability], Distance] = {}
+        self._wholes: dict[Stratum, Tally] = {}
+        self._parts: dict[tuple[Stratum, Ability], Distance] = {}
 
     def value(self, stratum: Stratum, ability: Ability = "") -> float:
         """The distance in an ability, or over all of them."""
         prior, limit = self._prior, self._limit
-        found = self._distances.get((stratum, ability))
-        if found is not None:
-            raw = found.whole.total / (found.whole.n + prior)
-            if ability:
-                raw = (found.part.total + prior * raw) / (found.part.n + prior)
-        else:
-            whole = self._distances.get((stratum, ""))
-            if whole is None:
-                return 0.0
-            raw = whole.whole.total / (whole.whole.n + prior)
+        part = self._parts.get((stratum, ability)) if ability else None
+        whole = self._wholes.get(stratum) if part is None else part.whole
+        if whole is None:
+            return 0.0
+        raw = whole.total / (whole.n + prior)
+        if part is not None:
+            raw = (part.total + prior * raw) / (part.n + prior)
         return -limit if raw < -limit else limit if raw > limit else raw
 
     def learn(self, stratum: Stratum, residual: float, ability: Ability = "") -> None:
         """Count how far a score was from the level of the peers."""
-        found = self._distances.get((stratum, ability)) or self._begin(stratum, ability)
-        found.whole.add(residual, self._window)
-        if ability:
-            found.part.add(residual, self._window)
+        if not ability:
+            self._whole(stratum).add(residual, self._window)
+            return
+        part = self._parts.get((stratum, ability)) or self._part(stratum, ability)
+        part.whole.add(residual, self._window)
+        part.add(residual, self._window)
 
-    def _begin(self, stratum: Stratum, ability: Ability) -> Distance:
-        whole = self._distances.get((stratum, ""))
+    def _whole(self, stratum: Stratum) -> Tally:
+        whole = self._wholes.get(stratum)
         if whole is None:
-            whole = self._distances[stratum, ""] = Distance(Tally())
-        if ability:
-            self._distances[stratum, ability] = found = Distance(whole.whole)
-            return found
+            whole = self._wholes[stratum] = Tally()
         return whole
 
+    def _part(self, stratum: Stratum, ability: Ability) -> Distance:
+        part = self._parts[_same((stratum, ability))] = Distance(whole=self._whole(stratum))
+        return part
+
     def state(self) -> Any:
-        return [
-            [list(stratum), ability, tally.n, tally.total]
-            for (stratum, ability), found in self._distances.items()
-            for tally in [found.part if ability else found.whole]
-        ]
+        wholes = [[list(stratum), "", t.n, t.total] for stratum, t in self._wholes.items()]
+        return wholes + [[list(stratum), ability, t.n, t.total] for (stratum, ability), t in self._parts.items()]
 
     def restore(self, state: Any) -> None:
-        self._distances = {}
+        self._wholes, self._parts = {}, {}
         for (channel, family), ability, n, total in state:
-            found = self._begin((channel, family), ability)
-            tally = found.part if ability else found.whole
+            stratum = (channel, family)
+            tally = self._part(stratum, ability) if ability else self._whole(stratum)
             tally.n, tally.total = n, total

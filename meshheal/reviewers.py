@@ -75,10 +75,10 @@ class ReviewerWatch:
         wins, test, everyone = self._wins.get(agent), self._tests.get(agent), self._all
         if wins is None:
             wins = self._wins[agent] = Tally()
-        if test is None:
-            test = self._tests[agent] = EDetector(_BETS, self._drop)
         n, total = everyone.n - wins.n, everyone.total - wins.total
-        evidence = test.update(won, (total + _PRIOR_WINS) / (n + _PRIOR_VOTES))
+        if test is None and not won:
+            test = self._tests[agent] = EDetector(_BETS, self._drop)
+        evidence = 1.0 if test is None else test.update(won, (total + _PRIOR_WINS) / (n + _PRIOR_VOTES))
         wins.add(won, _WINDOW)
         everyone.n, everyone.total = n + wins.n, total + wins.total
         return evidence
