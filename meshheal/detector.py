@@ -158,7 +158,10 @@ class EDetector(_Mixture):
         level = expected - self._drop
         inner = 0.05 if level < 0.05 else 0.95 if level > 0.95 else level
         scale = 0.25 / (inner * (1.0 - inner))
-        return self._factors((level - score) * scale, (1.0 - level) * scale)
+        gain, worst = (level - score) * scale, (1.0 - level) * scale
+        if self._largest * worst < SAFETY:
+            return [1.0 + bet * gain for bet in self._bets]
+        return self._factors(gain, worst)
 
 
 class ReturnTest(_Mixture):

@@ -39,24 +39,20 @@ class ReviewerWatch:
         self._all = Tally()
         """Sums over all reviewers."""
         self._tests: dict[AgentId, EDetector] = {}
-        self._until: dict[AgentId, int] = {}
-
-    @property
-    def resting(self) -> bool:
-        """Whether somebody is not asked for a while."""
-        return bool(self._until)
+        self.resting: dict[AgentId, int] = {}
+        """Who is not asked for a while, and the beat until which."""
 
     def trusted(self, agent: AgentId) -> bool:
-        return agent not in self._until
+        return agent not in self.resting
 
     def observe(self, record: ReviewRecord, beat: int) -> list[Sidelined]:
         """Count the votes of a committee. A sidelined reviewer is tried again after `rest` beats."""
         committee = record.committee is not None and len(record.votes) >= 2
-        if not committee and not self._until:
+        if not committee and not self.resting:
             return []
-        found = [Sidelined(a, True, 1.0) for a, until in self._until.items() if beat >= until]
+        found = [Sidelined(a, True, 1.0) for a, until in self.resting.items() if beat >= until]
         for back in found:
-            del self._until[back.agent]
+            del self.resting[back.agent]
             self._tests.pop(back.agent, None)
         if not committee:
             return found
@@ -65,8 +61,8 @@ class ReviewerWatch:
         for agent, vote in record.votes:
             won = (vote >= self._cut) == (total - vote >= self._cut * others)
             evidence = self._count(agent, float(won))
-            if evidence >= self._at and agent not in self._until:
-                self._until[agent] = beat + self._rest
+            if evidence >= self._at and agent not in self.resting:
+                self.resting[agent] = beat + self._rest
                 found.append(Sidelined(agent, False, evidence))
         return found
 
@@ -87,13 +83,13 @@ class ReviewerWatch:
         return {
             "wins": [[a, t.n, t.total] for a, t in self._wins.items()],
             "tests": [[a, t.state()] for a, t in self._tests.items()],
-            "until": [[a, u] for a, u in self._until.items()],
+            "until": [[a, u] for a, u in self.resting.items()],
         }
 
     def restore(self, state: Any) -> None:
         self._wins = {a: Tally(n, total) for a, n, total in state["wins"]}
         self._all = Tally(sum([t.n for t in self._wins.values()]), sum([t.total for t in self._wins.values()]))
-        self._until = dict(state["until"])
+        self.resting = dict(state["until"])
         self._tests = {}
         for agent, inner in state["tests"]:
             self._tests[agent] = EDetector(_BETS, self._drop)

@@ -303,11 +303,9 @@ class LocalRun:
 
     def count_told(self, sender: AgentId, to: Sequence[AgentId]) -> None:
         """Note evidence on its way to several agents."""
-        traffic, near = self.traffic, self._adjacent[sender]
+        traffic = self.traffic
         traffic.evidence += len(to)
-        for agent in to:
-            if agent not in near:
-                traffic.two_hops += 1
+        traffic.two_hops += len(to) - len(self._adjacent[sender].intersection(to))
 
     def spawn(self, owner: AgentId, coro: Coroutine[Any, Any, T]) -> Process[T]:
         """Start work that dies with its agent."""

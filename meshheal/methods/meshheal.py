@@ -40,10 +40,12 @@ class Look(Struct):
     decision: str
     bench: list[AgentId]
     """Eligible reviewers that have not been asked yet."""
+    score: float | None = None
+    """The mean of the scores."""
 
-    @property
-    def score(self) -> float | None:
-        return sum(self.scores) / len(self.scores) if self.scores else None
+    def __post_init__(self) -> None:
+        if self.scores:
+            self.score = sum(self.scores) / len(self.scores)
 
 
 class Ended(Struct):
