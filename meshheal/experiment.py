@@ -183,7 +183,7 @@ def prepare(experiment: Experiment) -> Prepared:
 def _recorded_part(e: Experiment, workload: Workload) -> Workload:
     """The workload without the items that one of its recorded models never answered."""
     given = (e.healthy,) if isinstance(e.healthy, str) else tuple(e.healthy)
-    names = {e.outside, *given, *(f.to for f in e.faults if isinstance(f, Swap))}
+    names = {e.outside, *given, *(f.to for f in e.faults if isinstance(f, Swap | TimedSwap))}
     recorded = [name for name in names if name.startswith("recorded/")]
     if not recorded or not workload.pool:
         return workload
@@ -193,7 +193,7 @@ def _recorded_part(e: Experiment, workload: Workload) -> Workload:
 def _check_models(e: Experiment, made: World) -> None:
     """Raise `UsageError` for models that cannot do what the settings ask, and `ModelError` where a server is not there."""
     servers = e.served()
-    for name in sorted({made.outside, *made.healthy, *(f.to for f in e.faults if isinstance(f, Swap))}):
+    for name in sorted(made.model_names()):
         nature = made.model(name).nature
         if made.settings.review.by == "likelihood" and nature == "simulated":
             raise UsageError(
