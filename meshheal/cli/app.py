@@ -17,7 +17,7 @@ def build() -> typer.Typer:
     """The command with all its subcommands."""
     import typer
 
-    from meshheal.cli import log, results, run, swarm
+    from meshheal.cli import export, log, results, run, swarm
 
     def version(version: bool = typer.Option(False, "--version", help="Show the version and exit.")) -> None:
         if version:
@@ -33,6 +33,7 @@ def build() -> typer.Typer:
     )
     app.command("run", help="Run an experiment, or a study of several: a script that declares one.")(run.run)
     app.command("log", help="What is in a run's event logs; the story of one task.")(log.log)
+    app.command("export", help="A run's model calls as recordings, to be used in place of the models.")(export.export)
     app.command("tables", help="A run's tables: as text, Markdown, LaTeX, or per-seed rows in Parquet.")(
         results.tables_command
     )
