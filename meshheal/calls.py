@@ -102,7 +102,7 @@ class Caller:
             notes = CallNotes(detail=error.detail) if error.detail else None
             done = Completion((), error.usage or Usage(), finish="error", notes=notes)
         if model.nature != "live":
-            await self._network.sleep(min(done.latency, self._timeout))
+            await self._network.elapse(min(done.latency, self._timeout))
             if done.latency > self._timeout:
                 failure = "timeout"
         journal = self._journal

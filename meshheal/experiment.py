@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -20,10 +21,10 @@ from meshheal.trace.reader import LogFile
 from meshheal.trace.recorder import MemoryLog, Recorder
 from meshheal.trace.replay import Replay
 from meshheal.types import AgentId
-from sim.faults import Fault, Swap, check
+from sim.faults import AnyFault, Swap, TimedSwap, check
 from sim.links import LinkProfile
-from sim.local import LocalRun
 from sim.models import resolve
+from sim.runtimes import Placement, Runtime, choose, footer, make
 from sim.workloads import Workload, WorkloadSpec
 from sim.world import Closed, Poisson, Stream, World
 from topologies import Spec, Topology, assign, require
@@ -44,7 +45,7 @@ class Experiment(Struct, frozen=True, kw_only=True):
     workload: WorkloadSpec
     healthy: str | tuple[str, ...]
     outside: str
-    faults: tuple[Fault, ...] = ()
+    faults: tuple[AnyFault, ...] = ()
     methods: tuple[str, ...] = ("meshheal", "unprotected")
     seeds: int = 5
     first_seed: int = 0
@@ -58,11 +59,20 @@ class Experiment(Struct, frozen=True, kw_only=True):
     """End of the estimated ranges that simulated models take."""
     endpoints: dict[str, Any] = field(default_factory=dict)
     """Where the models named openai/<name> are served, by name: a URL, several, or a `meshheal.models.Served`."""
+    runtime: str = "auto"
+    """`local` (virtual time), `realtime` (one process), `ray`; `auto` takes what suits the models and the surroundings."""
+    hosts: int | None = None
+    """Hosts that agents are spread over on `ray`."""
+    agents_per_host: int | None = None
 
     def arms(self) -> list[Arm]:
         """Every run, in the order in which results list them."""
         seeds = range(self.first_seed, self.first_seed + self.seeds)
-        twins = [False, True] if self.twin and any(isinstance(f, Swap) and f.degraded for f in self.faults) else [False]
+        twins = (
+            [False, True]
+            if self.twin and any(isinstance(f, Swap | TimedSwap) and f.degraded for f in self.faults)
+            else [False]
+        )
         return [Arm(m, s, t) for m in self.methods for t in twins for s in seeds]
 
     def healthy_of(self, agents: int) -> list[str]:
@@ -70,7 +80,9 @@ class Experiment(Struct, frozen=True, kw_only=True):
         return [names[a % len(names)] for a in range(agents)]
 
     def phase(self) -> tuple[int, int] | None:
-        """The declared degraded phase, half open, in arrivals."""
+        """The declared degraded phase, half open, in arrivals; None where there is none, or it is a matter of the clock."""
+        if any(isinstance(f, TimedSwap) and f.degraded for f in self.faults):
+            return None
         swaps = [f for f in self.faults if isinstance(f, Swap) and f.degraded]
         return (min(f.at for f in swaps), max(f.back for f in swaps)) if swaps else None
 
@@ -120,8 +132,11 @@ class Prepared(Struct):
     def natures(self) -> set[str]:
         """simulated, recorded, live: what the models are."""
         made = world(self, Arm(self.experiment.methods[0], self.experiment.first_seed))
-        names = {made.outside, *made.healthy, *(f.to for f in made.faults if isinstance(f, Swap))}
-        return {made.model(n).nature for n in names}
+        return {made.model(n).nature for n in made.model_names()}
+
+    def runtime(self) -> Runtime:
+        """What the arms run on. Raises `UsageError` where that cannot be."""
+        return choose(self.experiment.runtime, "live" in self.natures(), os.environ)
 
 
 def prepare(experiment: Experiment) -> Prepared:
@@ -133,13 +148,14 @@ def prepare(experiment: Experiment) -> Prepared:
     topology = experiment.network(workload.abilities)
     check(experiment.faults, len(topology))
     for fault in experiment.faults:
-        if fault.at >= experiment.workload.tasks:
+        if not isinstance(fault, TimedSwap) and fault.at >= experiment.workload.tasks:
             raise UsageError(
                 f"a fault at arrival {fault.at} never comes: the stream has {experiment.workload.tasks} tasks; "
                 "give more with --tasks, or move the fault"
             )
     require(topology, 1)
     prepared = Prepared(experiment, workload, topology)
+    prepared.runtime()
     _check_models(experiment, world(prepared, Arm(experiment.methods[0], experiment.first_seed)))
     return prepared
 
@@ -147,9 +163,10 @@ def prepare(experiment: Experiment) -> Prepared:
 def _check_models(e: Experiment, made: World) -> None:
     """Raise `UsageError` for models that cannot do what the settings ask, and `ModelError` where a server is not there."""
     servers = e.served()
-    for name in sorted({made.outside, *made.healthy, *(f.to for f in e.faults if isinstance(f, Swap))}):
-        nature = made.model(name).nature
-        if made.settings.review.by == "likelihood" and nature == "simulated":
+    for name in made.model_names():
+        model = made.model(name)
+        nature = model.nature
+        if made.settings.review.by == "likelihood" and nature == "simulated" and not getattr(model, "weighs", False):
             raise UsageError(
                 f"review.by=likelihood needs the token likelihoods of real models; {name} is {nature}. Leave review.by at "
                 "sampling, or use models behind a server (openai/NAME)"
@@ -170,6 +187,11 @@ def _check_shape(e: Experiment) -> None:
         raise UsageError(f"stream: closed(in_flight={e.stream.in_flight}) has no task in flight; give at least 1")
     if isinstance(e.stream, Poisson) and not 0 < e.stream.rate < float("inf"):
         raise UsageError(f"stream: poisson(rate={e.stream.rate:g}) is no rate; give tasks a second, above 0")
+    for option, given in (("--hosts", e.hosts), ("--agents-per-host", e.agents_per_host)):
+        if given is not None and given < 1:
+            raise UsageError(f"{option} {given}: needs at least 1")
+    if e.hosts is not None and e.agents_per_host is not None:
+        raise UsageError("--hosts and --agents-per-host: give one of them")
     links = e.links
     if not (links.latency >= 0 and links.latency_sigma >= 0 and 0 <= links.loss < 1 and 0 <= links.duplicate <= 1):
         raise UsageError(
@@ -221,7 +243,7 @@ def world(prepared: Prepared, arm: Arm, recall: Replay | None = None) -> World:
         return models[name]
 
     faults = () if arm.twin else e.faults
-    named = {e.outside, *e.healthy_of(len(topology)), *(f.to for f in faults if isinstance(f, Swap))}
+    named = {e.outside, *e.healthy_of(len(topology)), *(f.to for f in faults if isinstance(f, Swap | TimedSwap))}
     for name in sorted(named):
         model(name)
     return World(
@@ -263,6 +285,7 @@ def run_arm(
         replay = Replay(LogFile(replay_from), "resume")
     made = world(prepared, arm, replay)
     fold, progress = summary(prepared, arm), Progress()
+    runtime, e = prepared.runtime(), prepared.experiment
     header = {
         "experiment": prepared.experiment.name,
         "method": arm.method,
@@ -271,15 +294,16 @@ def run_arm(
         "topology": {"name": prepared.topology.name, "hash": prepared.topology.hash, "agents": len(prepared.topology)},
         "workload": {"name": prepared.workload.name, "source": prepared.workload.source},
         "models": {"healthy": sorted(set(made.healthy)), "outside": made.outside},
+        "runtime": runtime,
     }
     log = MemoryLog(keep=False) if log_path is None else Recorder(log_path, header)
     with log:
         log.subscribe(fold)
         log.subscribe(progress)
-        run = LocalRun(made, log, lambda _: report(progress))
+        run = make(runtime, made, log, lambda _: report(progress), Placement(e.hosts, e.agents_per_host))
         run.run()
         traffic = msgspec.to_builtins(run.traffic)
-        digest = log.close(traffic=traffic, virtual_seconds=run.loop.now)
+        digest = log.close(traffic=traffic, **footer(run))
     return fold.finish(digest)
 
 

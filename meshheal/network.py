@@ -157,6 +157,13 @@ class Network(Protocol):
 
     async def sleep(self, seconds: float) -> None: ...
 
+    async def elapse(self, seconds: float) -> None:
+        """Let the `seconds` go by that a simulated or recorded model would have taken.
+
+        A virtual clock waits for them; a real one does not: there they are only told in the log.
+        """
+        ...
+
     def wake(self, beats: float, action: Callable[[], Awaitable[None]]) -> None:
         """Run `action` once, `beats` mean inter-arrival times from now (rounded up, at least one)."""
         ...

@@ -85,14 +85,14 @@ class Answer(Struct, frozen=True):
     fault: Literal["", "empty", "truncated", "unreadable"] = ""
 
 
-class Score(Struct, frozen=True, gc=False):
+class Score(Struct, frozen=True, gc=False, tag=True):
     """One reviewer's opinion of one answer: 0 (wrong) to 1 (right), with its words."""
 
     value: float
     reason: str = ""
 
 
-class Unscored(Struct, frozen=True, gc=False):
+class Unscored(Struct, frozen=True, gc=False, tag=True):
     """A review without a verdict. Counted and reported, never turned into a number."""
 
     reason: str

@@ -28,6 +28,20 @@ class Swap(Struct, frozen=True, tag="swap"):
     degraded: bool = True
 
 
+class TimedSwap(Struct, frozen=True, tag="timed_swap"):
+    """A swap by the run's clock: in force for calls that begin from `at_seconds` on and before `back_seconds`."""
+
+    agent: AgentId
+    to: str
+    at_seconds: float
+    back_seconds: float
+    roles: tuple[Purpose, ...] = ()
+    degraded: bool = True
+
+
+BackendSwap = Swap | TimedSwap
+
+
 class Crash(Struct, frozen=True, tag="crash"):
     """The agent's process dies `after` seconds into arrival `at`; at arrival `back` it restarts from its checkpoint."""
 
@@ -54,22 +68,46 @@ class Weather(Struct, frozen=True, tag="weather"):
 
 
 Fault = Swap | Crash | Partition | Weather
+"""What is scheduled by arrivals."""
+AnyFault = Fault | TimedSwap
 
 
 def swap(agent: AgentId, to: str, at: int, back: int, roles: Sequence[Purpose] = (), degraded: bool = True) -> Swap:
     """A backend swap of `agent` to model `to` from arrival `at` up to, not including, `back`."""
     if not 0 <= at < back:
         raise UsageError(f"swap of agent {agent}: needs 0 <= at < back, got at={at}, back={back}")
-    unknown = [r for r in roles if r not in PURPOSES]
-    if unknown:
-        raise UsageError(f"swap of agent {agent}: unknown role {unknown[0]!r}; there are {', '.join(PURPOSES)}")
+    _check_roles(agent, roles)
     return Swap(agent, to, at, back, tuple(roles), degraded)
 
 
-def check(faults: Sequence[Fault], agents: int) -> None:
+def timed_swap(
+    agent: AgentId,
+    to: str,
+    at_seconds: float,
+    back_seconds: float,
+    roles: Sequence[Purpose] = (),
+    degraded: bool = True,
+) -> TimedSwap:
+    """A backend swap of `agent` to model `to` between two times of the run's clock, in seconds from its start."""
+    if not 0 <= at_seconds < back_seconds:
+        raise UsageError(
+            f"swap of agent {agent}: needs 0 <= at_seconds < back_seconds, got {at_seconds:g} and {back_seconds:g}"
+        )
+    _check_roles(agent, roles)
+    return TimedSwap(agent, to, at_seconds, back_seconds, tuple(roles), degraded)
+
+
+def _check_roles(agent: AgentId, roles: Sequence[Purpose]) -> None:
+    unknown = [r for r in roles if r not in PURPOSES]
+    if unknown:
+        raise UsageError(f"swap of agent {agent}: unknown role {unknown[0]!r}; there are {', '.join(PURPOSES)}")
+
+
+def check(faults: Sequence[AnyFault], agents: int) -> None:
     """Raise `UsageError` where a fault has no window or names an agent that is not there, or two swaps overlap."""
     for fault in faults:
-        if not 0 <= fault.at < fault.back:
+        begins, ends = _window(fault)
+        if not 0 <= begins < ends:
             raise UsageError(f"fault {fault}: needs 0 <= at < back")
         if isinstance(fault, Weather):
             continue
@@ -77,7 +115,20 @@ def check(faults: Sequence[Fault], agents: int) -> None:
         for agent in named:
             if not 0 <= agent < agents:
                 raise UsageError(f"fault at agent {agent}: the topology has agents 0 to {agents - 1}")
-    swaps = sorted((f for f in faults if isinstance(f, Swap)), key=lambda f: (f.agent, f.at))
-    for one, two in pairwise(swaps):
-        if one.agent == two.agent and two.at < one.back:
-            raise UsageError(f"swaps of agent {one.agent} overlap: {one.at}-{one.back} and {two.at}-{two.back}")
+    _check_overlaps([f for f in faults if isinstance(f, Swap)])
+    timed = [f for f in faults if isinstance(f, TimedSwap)]
+    _check_overlaps(timed)
+    both = {f.agent for f in timed} & {f.agent for f in faults if isinstance(f, Swap)}
+    if both:
+        raise UsageError(f"agent {min(both)} is swapped by arrivals and by the clock; choose one of them")
+
+
+def _window(fault: AnyFault) -> tuple[float, float]:
+    return (fault.at_seconds, fault.back_seconds) if isinstance(fault, TimedSwap) else (fault.at, fault.back)
+
+
+def _check_overlaps(swaps: Sequence[BackendSwap]) -> None:
+    for one, two in pairwise(sorted(swaps, key=lambda f: (f.agent, _window(f)))):
+        (at, back), (again, until) = _window(one), _window(two)
+        if one.agent == two.agent and again < back:
+            raise UsageError(f"swaps of agent {one.agent} overlap: {at:g}-{back:g} and {again:g}-{until:g}")

@@ -7,8 +7,6 @@ from heapq import heappop, heappush
 from math import ceil, log
 from typing import Any, TypeVar
 
-from msgspec import Struct
-
 from meshheal.agent import Agent
 from meshheal.errors import NetworkError, ReplayDivergence, TraceError, UsageError
 from meshheal.events import (
@@ -28,20 +26,13 @@ from meshheal.journal import Journal
 from meshheal.network import Settled, Tell
 from meshheal.rng import Stream as Draws
 from meshheal.types import AgentId, Task
-from sim.faults import Crash, Fault, Partition, Swap, Weather
+from sim.faults import BackendSwap, Crash, Fault, Partition, Swap, TimedSwap, Weather
 from sim.links import Links
 from sim.loop import Future, Killed, Loop, Process
+from sim.traffic import Traffic
 from sim.world import Closed, Poisson, World
 
 T = TypeVar("T")
-
-
-class Traffic(Struct):
-    """Messages that crossed a link: requests and replies, and evidence apart from them; to agents two hops away too."""
-
-    requests: int = 0
-    evidence: int = 0
-    two_hops: int = 0
 
 
 class LocalNetwork:
@@ -106,6 +97,8 @@ class LocalNetwork:
     def sleep(self, seconds: float) -> Any:
         return self._run.loop.sleep(seconds)
 
+    elapse = sleep
+
     def wake(self, beats: float, action: Callable[[], Awaitable[None]]) -> None:
         self._run.wake(self._me, max(1, ceil(beats)), action)
 
@@ -152,12 +145,13 @@ class LocalRun:
         self._drained: Future[None] | None = None
         self._delivered: dict[AgentId, dict[int, Future[Any]]] = {}
         self._message_count = 0
-        self._swaps: dict[AgentId, Swap] = {}
+        self._swaps: dict[AgentId, BackendSwap] = {}
         self._due: dict[int, list[Fault]] = {}
         """Faults by the arrivals at which they end or begin; what ends comes first, as another may begin there."""
-        for fault in world.faults:
+        scheduled = [f for f in world.faults if not isinstance(f, TimedSwap)]
+        for fault in scheduled:
             self._due.setdefault(fault.back, []).append(fault)
-        for fault in world.faults:
+        for fault in scheduled:
             self._due.setdefault(fault.at, []).append(fault)
         for agent in range(world.size):
             self.agents.append(self._build(agent))
@@ -176,6 +170,9 @@ class LocalRun:
         for agent in self.agents:
             agent.start(names)
         await self._drain()
+        for fault in self.world.faults:
+            if isinstance(fault, TimedSwap):
+                self._timed(fault)
         if isinstance(self.world.stream, Closed):
             await self._closed(self.world.stream.in_flight)
         else:
@@ -399,7 +396,15 @@ class LocalRun:
 
     # --- faults --------------------------------------------------------------------------------------------------
 
-    def _swap(self, agent: AgentId, to: Swap | None, fault: Swap, index: int) -> None:
+    def _timed(self, fault: TimedSwap) -> None:
+        """Schedule a swap by the clock: for calls that begin after it, whatever is under way."""
+        for to, at in ((fault, fault.at_seconds), (None, fault.back_seconds)):
+            self.loop.later(
+                at - self.loop.now,
+                lambda to=to: self._swap(fault.agent, to, fault, self._index + 1),  # type: ignore[misc]
+            )
+
+    def _swap(self, agent: AgentId, to: BackendSwap | None, fault: BackendSwap, index: int) -> None:
         if to is None:
             self._swaps.pop(agent, None)
         else:

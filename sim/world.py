@@ -16,7 +16,7 @@ from meshheal.model import PURPOSES, Model
 from meshheal.network import Network
 from meshheal.rng import number
 from meshheal.types import ANY, Ability, AgentId, Task
-from sim.faults import Fault, Swap
+from sim.faults import AnyFault, BackendSwap, Swap, TimedSwap
 from sim.links import LinkProfile
 from sim.workloads import AnswerSheet
 
@@ -53,7 +53,7 @@ class World(Struct):
     settings: Settings
     method: Method
     seed: int
-    faults: Sequence[Fault] = ()
+    faults: Sequence[AnyFault] = ()
     links: LinkProfile = LinkProfile()
     stream: Stream = Closed()
     recall: Recall | None = None
@@ -73,13 +73,18 @@ class World(Struct):
     def ability_names(self) -> tuple[Ability, ...]:
         return tuple(sorted({a for held in self.abilities for a in held} | {t.ability for t in self.tasks}))
 
+    def model_names(self) -> tuple[str, ...]:
+        """Every model that an agent may come to run on."""
+        swapped = {f.to for f in self.faults if isinstance(f, Swap | TimedSwap)}
+        return tuple(sorted({self.outside, *self.healthy, *swapped}))
+
     def neighbour(self, agent: AgentId) -> Neighbour:
         """What is public about an agent. The family is the one it declares: a swap does not change it."""
         return Neighbour(
             agent, tuple(self.abilities[agent]), self.model(self.healthy[agent]).family, tuple(self.neighbours[agent])
         )
 
-    def binding(self, agent: AgentId, swap: Swap | None = None) -> Binding:
+    def binding(self, agent: AgentId, swap: BackendSwap | None = None) -> Binding:
         """Models per ability; with a swap, the swapped model in the swapped roles."""
         own = self.model(self.healthy[agent])
         bound = dict.fromkeys((*self.abilities[agent], ANY), own)

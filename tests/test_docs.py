@@ -67,7 +67,7 @@ def test_ci_runs_the_readmes_test_command() -> None:
 
 
 def test_the_readme_lists_exactly_the_options_there_are() -> None:
-    assert set(re.findall(r"^\| `(--[a-z]+)", README, re.MULTILINE)) == options()
+    assert set(re.findall(r"^\| `(--[a-z-]+)", README, re.MULTILINE)) == options()
 
 
 def test_the_readme_names_every_method_workload_and_profile() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import json
 import os
 import sys
@@ -53,63 +54,19 @@ EndpointOption = Annotated[
     list[str] | None,
     typer.Option("--endpoint", metavar="NAME=URL[,URL...]", help="Where the model openai/NAME is served."),
 ]
-ParallelOption = Annotated[int, typer.Option("--parallel", help="Runs at a time; 0: in this process.")]
+ParallelOption = Annotated[
+    int | None,
+    typer.Option("--parallel", help="Runs at a time; 0: in this process. By default one a core, in real time one."),
+]
+RuntimeOption = Annotated[
+    str | None,
+    typer.Option("--runtime", help="auto, local (virtual time), realtime (this process) or ray (a cluster)."),
+]
+HostsOption = Annotated[int | None, typer.Option("--hosts", help="Hosts to spread the agents over, with ray.")]
+AgentsPerHostOption = Annotated[
+    int | None, typer.Option("--agents-per-host", help="Agents that a host holds, with ray.")
+]
 ResumeOption = Annotated[str | None, typer.Option("--resume", metavar="RUN", help="Complete an interrupted run.")]
-
-
-def run(
-    experiment: Annotated[
-        str, typer.Argument(help="A script that declares EXPERIMENT, or the name of one in experiments/.")
-    ],
-    seeds: SeedsOption = None,
-    out: OutOption = Path("runs"),
-    as_json: JsonOption = False,
-    display: DisplayOption = "",
-    settings: SetOption = None,
-    config: ConfigOption = None,
-    healthy: HealthyOption = None,
-    degraded: DegradedOption = None,
-    workload: WorkloadOption = None,
-    data: DataOption = None,
-    tasks: TasksOption = None,
-    methods: MethodsOption = None,
-    endpoint: EndpointOption = None,
-    parallel: ParallelOption = _CORES,
-    resume: ResumeOption = None,
-) -> None:
-    """Run an experiment from its script."""
-    declared = adapt(load(experiment), seeds, healthy, degraded, workload, data, tasks, methods, settings, config)
-    conduct(serving(declared, endpoint, config), out, as_json, display, parallel, resume)
-
-
-def script(declared: Experiment) -> None:
-    """The command line of one experiment's own script."""
-    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-
-    def command(
-        seeds: SeedsOption = None,
-        out: OutOption = Path("runs"),
-        as_json: JsonOption = False,
-        display: DisplayOption = "",
-        settings: SetOption = None,
-        config: ConfigOption = None,
-        healthy: HealthyOption = None,
-        degraded: DegradedOption = None,
-        workload: WorkloadOption = None,
-        data: DataOption = None,
-        tasks: TasksOption = None,
-        methods: MethodsOption = None,
-        endpoint: EndpointOption = None,
-        parallel: ParallelOption = _CORES,
-        resume: ResumeOption = None,
-    ) -> None:
-        adapted = adapt(declared, seeds, healthy, degraded, workload, data, tasks, methods, settings, config)
-        conduct(serving(adapted, endpoint, config), out, as_json, display, parallel, resume)
-
-    import __main__
-
-    app.command(help=(getattr(__main__, "__doc__", None) or declared.name).strip())(command)
-    guarded(app)
 
 
 def load(name: str) -> Experiment:
@@ -135,6 +92,55 @@ def load(name: str) -> Experiment:
     if not isinstance(declared, Experiment):
         raise UsageError(f"{path} declares no EXPERIMENT (an Experiment of meshheal.experiment)")
     return declared
+
+
+def run(
+    experiment: Annotated[
+        Experiment,
+        typer.Argument(parser=load, help="A script that declares EXPERIMENT, or the name of one in experiments/."),
+    ],
+    seeds: SeedsOption = None,
+    out: OutOption = Path("runs"),
+    as_json: JsonOption = False,
+    display: DisplayOption = "",
+    settings: SetOption = None,
+    config: ConfigOption = None,
+    healthy: HealthyOption = None,
+    degraded: DegradedOption = None,
+    workload: WorkloadOption = None,
+    data: DataOption = None,
+    tasks: TasksOption = None,
+    methods: MethodsOption = None,
+    parallel: ParallelOption = None,
+    resume: ResumeOption = None,
+    runtime: RuntimeOption = None,
+    hosts: HostsOption = None,
+    agents_per_host: AgentsPerHostOption = None,
+    endpoint: EndpointOption = None,
+) -> None:
+    """Run an experiment from its script."""
+    declared = adapt(experiment, seeds, healthy, degraded, workload, data, tasks, methods, settings, config)
+    declared = serving(declared, endpoint, config)
+    conduct(placed(declared, runtime, hosts, agents_per_host), out, as_json, display, parallel, resume)
+
+
+def script(declared: Experiment) -> None:
+    """The command line of one experiment's own script."""
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+
+    def command(**options: Any) -> None:
+        run(declared, **options)
+
+    # The script's options are those of `meshheal run`, which has its name besides.
+    taken = inspect.signature(run, eval_str=True)
+    named = [p for name, p in taken.parameters.items() if name != "experiment"]
+    command.__signature__ = taken.replace(parameters=named)  # type: ignore[attr-defined]
+    command.__annotations__ = {p.name: p.annotation for p in named}
+
+    import __main__
+
+    app.command(help=(getattr(__main__, "__doc__", None) or declared.name).strip())(command)
+    guarded(app)
 
 
 def adapt(
@@ -166,6 +172,15 @@ def adapt(
     if tasks is not None:
         load = replace(load, tasks=tasks)
     return replace(e, workload=load, settings=overrides(e.settings, settings or [], config))
+
+
+def placed(e: Experiment, runtime: str | None, hosts: int | None, agents_per_host: int | None) -> Experiment:
+    """The experiment with where it runs as the command line says."""
+    if runtime is not None:
+        e = replace(e, runtime=runtime)
+    if hosts is not None or agents_per_host is not None:
+        e = replace(e, hosts=hosts, agents_per_host=agents_per_host)
+    return e
 
 
 def _names(option: str, given: str) -> tuple[str, ...]:
@@ -229,14 +244,14 @@ def _value(text: str) -> Any:
         return text
 
 
-def conduct(e: Experiment, out: Path, as_json: bool, how: str, parallel: int, resume: str | None) -> None:
+def conduct(e: Experiment, out: Path, as_json: bool, how: str, parallel: int | None, resume: str | None) -> None:
     """Run everything, show progress and the table, write results. Exit 1 where the run is not valid."""
     if how not in ("", "none", "plain", "full"):
         raise UsageError(f"--display {how}: choose none, plain or full")
     study = Study.resume(resume, out, e) if resume is not None else Study.start(e, out, datetime.now(UTC))
     with display(cast("Literal['', 'none', 'plain', 'full']", how), study) as watch:
         try:
-            results = study.run(parallel, watch)
+            results = study.run(_parallel(parallel, study), watch)
         except KeyboardInterrupt:
             print(
                 f"meshheal: interrupted; {study.directory.path} keeps what was done. Complete it with "
@@ -249,3 +264,10 @@ def conduct(e: Experiment, out: Path, as_json: bool, how: str, parallel: int, re
     show(results, study, sys.stderr if as_json else sys.stdout)
     if not results["valid"]:
         raise SystemExit(1)
+
+
+def _parallel(asked: int | None, study: Study) -> int:
+    """Runs at a time. Runs in real time, which share servers or a cluster, come one after another unless asked otherwise."""
+    if asked is not None:
+        return asked
+    return _CORES if study.prepared.runtime() == "local" else 1

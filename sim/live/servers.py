@@ -227,9 +227,7 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _spawn(
-    name: str, command: list[str], environment: Mapping[str, str], log: IO[bytes]
-) -> subprocess.Popen[bytes]:
+def _spawn(name: str, command: list[str], environment: Mapping[str, str], log: IO[bytes]) -> subprocess.Popen[bytes]:
     try:
         return subprocess.Popen(
             command,

@@ -1,8 +1,4 @@
-"""What copies of a model make of a sample of facts: measured once on real servers, the ground of a prediction.
-
-A calibration is small and holds no text: for each copy and ability the log-likelihoods of the right ending and of the wrong
-ones, item by item, the same items in the same order for every copy. `python -m sim.live.calibration FILE` makes it.
-"""
+"""Measure a calibration: `python -m sim.live.calibrate FILE` scores a sample of facts on every copy of the live model."""
 
 from __future__ import annotations
 
@@ -14,52 +10,19 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
-from msgspec import Struct
 
 from meshheal.errors import UsageError
-from meshheal.likelihood import best, cloze, endings, read_endings
+from meshheal.likelihood import cloze, endings, read_endings
 from meshheal.model import CallKey, Model, Request, Sampling
 from meshheal.rng import Stream
 from meshheal.types import Ability, Task
+from sim.models.calibration import Calibration, Row, as_row
 from sim.workloads import load
 from sim.workloads.sheet import Workload
 
 ITEMS = 36
 """Items of each ability in a calibration: a standard error of .08 or less on each accuracy."""
 _AT_ONCE = 8
-
-Row = tuple[float, ...]
-"""Mean log-likelihood per token, in nats: of the right ending, then of the wrong ones in the order of the options."""
-
-
-class Calibration(Struct, frozen=True):
-    """`rows[copy][ability]` are in the order of `items[ability]`. `made` is a UTC date, `source` the items' origin."""
-
-    made: str
-    model: str
-    source: str
-    items: dict[Ability, tuple[str, ...]]
-    rows: dict[str, dict[Ability, tuple[Row, ...]]]
-
-    def accuracy(self, copy: str, ability: Ability) -> float:
-        """Share of the items whose right ending is the likeliest."""
-        rows = self.rows[copy][ability]
-        return sum(best(row) == 0 for row in rows) / len(rows)
-
-
-def read(path: Path) -> Calibration:
-    """A calibration from its file. Raises `UsageError`."""
-    try:
-        found = msgspec.json.decode(path.read_bytes(), type=Calibration)
-    except OSError as error:
-        raise UsageError(f"calibration {path}: {error.strerror}; make it with `make live-calibration`") from error
-    except msgspec.DecodeError as error:
-        raise UsageError(f"calibration {path}: not one ({error}); make it with `make live-calibration`") from error
-    for copy, by_ability in found.rows.items():
-        for ability, items in found.items.items():
-            if len(by_ability.get(ability, ())) != len(items):
-                raise UsageError(f"calibration {path}: {copy} lacks items of {ability}; make it anew")
-    return found
 
 
 def sample(workload: Workload, items: int) -> dict[Ability, tuple[Task, ...]]:
@@ -88,17 +51,6 @@ async def weigh(model: Model, workload: Workload, tasks: Sequence[Task]) -> tupl
         return as_row(loglik, task.form.options.index(workload.sheet.gold(task.id)))
 
     return tuple(await asyncio.gather(*[one(task) for task in tasks]))
-
-
-def as_row(loglik: Sequence[float], gold: int) -> Row:
-    """Likelihoods in the order of a task's options as a row: the right one first."""
-    return (loglik[gold], *[value for i, value in enumerate(loglik) if i != gold])
-
-
-def from_row(row: Row, gold: int) -> Row:
-    """A row as likelihoods in the order of a task's options, whose right one is number `gold`."""
-    wrong = list(row[1:])
-    return (*wrong[:gold], row[0], *wrong[gold:])
 
 
 def measure(copies: Sequence[str], items: int, servers: Path) -> Calibration:
