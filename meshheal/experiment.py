@@ -57,13 +57,13 @@ class Experiment(Struct, frozen=True, kw_only=True):
     """Chance that a recorded judge wrongly accepts an answer that disagrees with its own."""
     profile_end: Literal["low", "value", "high"] = "value"
     """End of the estimated ranges that simulated models take."""
-    endpoints: dict[str, Any] = field(default_factory=dict)
-    """Where the models named openai/<name> are served, by name: a URL, several, or a `meshheal.models.Served`."""
     runtime: str = "auto"
     """`local` (virtual time), `realtime` (one process), `ray`; `auto` takes what suits the models and the surroundings."""
     hosts: int | None = None
     """Hosts that agents are spread over on `ray`."""
     agents_per_host: int | None = None
+    endpoints: dict[str, Any] = field(default_factory=dict)
+    """Where the models named openai/<name> are served, by name: a URL, several, or a `meshheal.models.Served`."""
 
     def arms(self) -> list[Arm]:
         """Every run, in the order in which results list them."""

@@ -45,13 +45,14 @@ def results(
                 r.false_exclusions_twin, r.observations_twin = twin.false_exclusions, twin.observations_healthy
         arms[method] = {"per_seed": [msgspec.to_builtins(r) for r in seeds], "summary": summarise(seeds)}
     everything = [r for seeds in (*runs.values(), *twins.values()) for r in seeds]
+    counted = "partly estimated" if any(r.calls_estimated for r in everything) else "measured"
     return {
         "schema_version": SCHEMA_VERSION,
         "experiment": experiment,
         "valid": bool(everything) and not any(r.failures for r in everything),
         "mode": mode,
         "reviews": "live" if mode == "live" else "simulated",
-        "tokens": "measured" if mode == "live" else "estimated",
+        "tokens": counted if mode == "live" else "estimated",
         "seeds": sorted({r.seed for seeds in runs.values() for r in seeds}),
         "arms": arms,
     }

@@ -42,6 +42,7 @@ PER_SEED = {
     "unscored": int,
     "outcomes": dict,
     "event_hash": str,
+    "prefix_cache_hit_rate": (dict, type(None)),
 }
 DETECTION = {
     "agent": int,
@@ -121,6 +122,7 @@ def test_every_seed_has_every_key_of_the_contract(done):
             has(seed, PER_SEED)
             assert sum(seed["outcomes"].values()) == 90
             assert seed["event_hash"]
+            assert seed["prefix_cache_hit_rate"] is None  # no server, no cache
             assert sum(seed["tokens_by_purpose"].values()) == pytest.approx(seed["tokens_per_task"])
             for accuracy in ("accuracy_healthy", "accuracy_degraded", "accuracy_twin"):
                 assert 0.0 <= seed[accuracy] <= 1.0

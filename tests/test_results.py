@@ -93,6 +93,12 @@ def test_it_says_what_was_simulated(natures, mode, reviews, tokens):
     assert (found["mode"], found["reviews"], found["tokens"]) == (mode, reviews, tokens)
 
 
+def test_it_says_where_a_server_did_not_count_its_tokens():
+    live = ("live",)
+    assert one([seed(0, calls_estimated=1), seed(1)], natures=live)["tokens"] == "partly estimated"
+    assert one([seed(0)], [seed(0, calls_estimated=1)], natures=live)["tokens"] == "partly estimated"
+
+
 def test_a_single_seed_has_no_interval():
     value = one([seed(0)])["arms"]["m"]["summary"]["accuracy_degraded"]
     assert (value["mean"], value["ci95"], value["n"]) == (0.8, [None, None], 1)

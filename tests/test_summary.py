@@ -6,6 +6,7 @@ import pytest
 
 from meshheal import events as ev
 from meshheal.folds.summary import Summary, watchers
+from meshheal.model import CallNotes
 from meshheal.types import ReviewRecord, Usage
 
 ABILITIES = [("a", "b")] * 4
@@ -123,6 +124,34 @@ def test_tokens_and_calls_are_counted_by_purpose_and_probes_apart_from_work():
     assert r.tokens_by_purpose == {"probe": 80.0, "produce": 50.0, "review": 50.0}
     assert sum(r.tokens_by_purpose.values()) == pytest.approx(r.tokens_per_task)
     assert (r.calls_per_task, r.probe_calls_per_task) == (2.0, 1.0)
+
+
+def test_the_prefix_cache_counts_where_the_server_told_and_is_null_where_it_did_not():
+    def call(story, purpose, cached, **notes):
+        story.add(
+            ev.ModelCalled,
+            node=0,
+            model="m",
+            purpose=purpose,
+            subject=0,
+            n=0,
+            prompt=(),
+            prompt_hash="",
+            usage=Usage(100, 5, cached),
+            notes=CallNotes(**notes),
+        )
+
+    story = Story().task()
+    call(story, "produce", 0)
+    call(story, "review", 80, cache_told=True)
+    call(story, "review", 40, cache_told=True)
+    call(story, "review", 0)
+    call(story, "takeover", 0, cache_told=True)
+    call(story, "takeover", 0, estimated=True)
+    r = story.end()
+    assert r.prefix_cache_hit_rate == {"produce": None, "review": pytest.approx(0.6), "takeover": 0.0}
+    assert r.calls_estimated == 1
+    assert Story().task().end().prefix_cache_hit_rate is None
 
 
 def test_outcomes_and_unscored_reviews_are_counted():

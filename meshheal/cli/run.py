@@ -111,17 +111,17 @@ def run(
     data: DataOption = None,
     tasks: TasksOption = None,
     methods: MethodsOption = None,
+    endpoint: EndpointOption = None,
     parallel: ParallelOption = None,
     resume: ResumeOption = None,
     runtime: RuntimeOption = None,
     hosts: HostsOption = None,
     agents_per_host: AgentsPerHostOption = None,
-    endpoint: EndpointOption = None,
 ) -> None:
     """Run an experiment from its script."""
     declared = adapt(experiment, seeds, healthy, degraded, workload, data, tasks, methods, settings, config)
-    declared = serving(declared, endpoint, config)
-    conduct(placed(declared, runtime, hosts, agents_per_host), out, as_json, display, parallel, resume)
+    declared = placed(serving(declared, endpoint, config), runtime, hosts, agents_per_host)
+    conduct(declared, out, as_json, display, parallel, resume)
 
 
 def script(declared: Experiment) -> None:

@@ -25,7 +25,8 @@ from meshheal.events import (
     TaskGraded,
     TaskSettled,
 )
-from meshheal.types import AgentId
+from meshheal.model import CallNotes
+from meshheal.types import AgentId, Usage
 
 Reason = Literal["censored", "already_excluded", "not_excluded"]
 
@@ -84,6 +85,10 @@ class SeedResult(Struct):
     """Exceptions that escaped an agent's code: the run is not valid if there are any."""
     false_exclusions_twin: int = 0
     observations_twin: int = 0
+    prefix_cache_hit_rate: dict[str, float | None] | None = None
+    """By purpose, the share of prompt tokens that servers had in their prefix cache; null where none told."""
+    calls_estimated: int = 0
+    """Calls whose tokens the server did not count (credibly): estimates stand in."""
 
 
 class _Episode(Struct):
@@ -119,6 +124,8 @@ class Summary:
         self._indices: dict[str, int] = {}
         self._tokens: dict[str, int] = {}
         self._calls = self._probe_calls = 0
+        self._cache: dict[str, Usage] = {}
+        """Of calls to servers: prompt tokens where the cache's part was told, and that part."""
         self._excluded: dict[tuple[AgentId, AgentId], set[str]] = {}
         self._states: dict[tuple[AgentId, AgentId], str] = {}
         self._degraded: dict[AgentId, _Episode] = {}
@@ -135,6 +142,8 @@ class Summary:
                 self._tokens[purpose] = self._tokens.get(purpose, 0) + event.usage.total
                 self._calls += 1
                 self._probe_calls += event.probing
+                if event.notes is not None:
+                    self._served(event, event.notes)
             case EvidenceShared():
                 self._observed(event)
             case TaskArrived():
@@ -169,6 +178,13 @@ class Summary:
                     self._states.pop(pair, None)
             case _:
                 pass
+
+    def _served(self, call: ModelCalled, notes: CallNotes) -> None:
+        """What a server's own count adds."""
+        self.result.calls_estimated += notes.estimated
+        known = self._cache.setdefault(call.purpose, Usage())
+        if notes.cache_told:
+            self._cache[call.purpose] = known + Usage(call.usage.prompt, 0, call.usage.cached)
 
     # --- beliefs against truth -----------------------------------------------------------------------------------
 
@@ -299,6 +315,10 @@ class Summary:
         r.calls_per_task, r.probe_calls_per_task = self._calls / n, self._probe_calls / n
         r.detection = [e.detection for e in self._episodes]
         r.reintegration = [e.reintegration for e in self._episodes if e.reintegration is not None]
+        if self._cache:
+            r.prefix_cache_hit_rate = {
+                p: u.cached / u.prompt if u.prompt else None for p, u in sorted(self._cache.items())
+            }
         r.event_hash = event_hash
         return r
 
