@@ -20,6 +20,8 @@ _UNSENT = (
     "X-Stainless-Lang", "X-Stainless-Package-Version", "X-Stainless-OS", "X-Stainless-Arch", "X-Stainless-Runtime",
     "X-Stainless-Runtime-Version", "X-Stainless-Async",
 )  # fmt: skip
+_SECRET = 8
+"""Characters from which a key is one; a shorter one (EMPTY, x) is a placeholder, and a word that replies may hold."""
 CONNECT = 10.0
 """Seconds to connect: longer than a loaded server's queue of connections, shorter than any reply."""
 
@@ -38,6 +40,8 @@ class Client:
             trust_env=proxies,
             cookie_jar=aiohttp.DummyCookieJar(),
         )
+        sent = {key.encode() for key in keys.values() if key is not None and len(key) >= _SECRET}
+        self._secrets = sent | {key.replace(b"/", b"\\/") for key in sent}
         carrier = _OnAiohttp(self._session)
         omit: Any = Omit()
         unsent = dict.fromkeys(_UNSENT, omit)
@@ -60,7 +64,14 @@ class Client:
             # The error's own text and its chain may show the request, headers and all.
             cause = error.__cause__
             raise Unreached(str(cause) if isinstance(cause, httpx2.RequestError) else type(error).__name__) from None
-        return Answered(reply.status_code, dict(reply.headers.items()), reply.content)
+        return Answered(reply.status_code, dict(reply.headers.items()), self._without_keys(reply.content))
+
+    def _without_keys(self, body: bytes) -> bytes:
+        """What a server says goes into logs; one that repeats the key (as in "incorrect API key") must not put it there."""
+        for key in self._secrets:
+            if key in body:
+                body = body.replace(key, b"[key]")
+        return body
 
     async def aclose(self) -> None:
         await self._session.close()
