@@ -81,9 +81,10 @@ _LIMIT = re.compile(
 _TOO_LONG = re.compile(
     r"context[ _](?:length|size|window)|maximum model length|max_model_len|prompt is too long", re.IGNORECASE
 )
-_INPUT = re.compile(
-    r"(?:request|prompt|input|messages)\D{0,30}?(\d{1,9})\D{0,3}(?:input |prompt )?tokens|(\d{1,9}) (?:tokens )?in the messages",
-    re.IGNORECASE,
+_INPUTS = (
+    re.compile(r"(\d{1,9}) (?:tokens )?in the messages", re.IGNORECASE),
+    re.compile(r"(\d{1,9}) (?:input|prompt) tokens", re.IGNORECASE),
+    re.compile(r"(?:prompt|input|messages)\D{0,30}?(\d{1,9})\D{0,3}tokens", re.IGNORECASE),
 )
 _OUTPUT_TOO_LARGE = re.compile(r"max_(?:completion_)?tokens\b.{0,60}\btoo large|in the completion", re.IGNORECASE)
 
@@ -96,10 +97,10 @@ def _context(message: str, code: str) -> tuple[int | None, int | None]:
         return None, None
     said = _LIMIT.search(message)
     limit = int(said.group(1) or said.group(2)) if said else 0
-    prompt = _INPUT.search(message.replace(said.group(), "", 1) if said else message)
-    if not limit or not prompt or not _OUTPUT_TOO_LARGE.search(message):
+    prompt = next((found for pattern in _INPUTS if (found := pattern.search(message))), None)
+    if not limit or prompt is None or not _OUTPUT_TOO_LARGE.search(message):
         return limit, None
-    room = limit - int(prompt.group(1) or prompt.group(2))
+    room = limit - int(prompt.group(1))
     return limit, room if room > 0 else None
 
 
