@@ -15,6 +15,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import IO
@@ -123,19 +124,15 @@ class Server:
         if self._process is None:
             return
         self._signal(signal.SIGTERM)
-        try:
+        with suppress(subprocess.TimeoutExpired):
             self._process.wait(_ENDING)
-        except subprocess.TimeoutExpired:
-            pass
         self.kill()
 
     def _signal(self, number: signal.Signals) -> None:
         """To the whole group: it may outlive its leader."""
         if self._process is not None:
-            try:
+            with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, number)
-            except ProcessLookupError:
-                return
 
     def _death(self) -> str:
         code = None if self._process is None else self._process.poll()
