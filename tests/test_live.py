@@ -17,13 +17,13 @@ from test_servers import FAKE
 from meshheal.errors import UsageError
 from meshheal.events import ModelCalled, StateChanged, TaskArrived, TaskSettled
 from meshheal.experiment import Arm, Experiment, prepare, run_arm
-from meshheal.models import Served
+from meshheal.models import Served, endpoints
 from meshheal.trace.reader import LogFile
 from sim.faults import swap
-from sim.live import serving
+from sim.live import calibrate, serving
 from sim.live.doses import DOSES, dose
 from sim.live.servers import Fleet, Launch
-from sim.models.calibration import Calibration
+from sim.models.calibration import Calibration, read
 from sim.workloads import facts
 from topologies import complete
 
@@ -148,8 +148,9 @@ def test_an_unknown_dose_ends_with_exit_code_2(monkeypatch, capsys):
 
 
 @pytest.mark.server
-def test_tasks_end_and_the_network_goes_on_while_a_model_server_is_killed_and_comes_back(tmp_path):
+def test_tasks_end_and_the_network_goes_on_while_a_model_server_is_killed_and_comes_back(tmp_path, monkeypatch):
     """Agents 0, 2 and 4 run on one server, the others on the other, which dies by `kill -9` and later returns."""
+    monkeypatch.setattr(endpoints, "REST_MAX", 0.2)  # so that seconds of a test do for what takes minutes
     tasks, killed_at, back_at = 90, 15, 35
     with Fleet(fakes("steady", "mortal"), tmp_path / "servers") as fleet:
         served = {
@@ -198,3 +199,24 @@ def test_tasks_end_and_the_network_goes_on_while_a_model_server_is_killed_and_co
     assert len(after) >= 10, "the server that came back was not used again"
     silent_is_not_bad = [e for e in events if isinstance(e, StateChanged) and e.to == "excluded"]
     assert silent_is_not_bad == []
+
+
+@pytest.mark.server
+def test_a_calibration_is_measured_copy_by_copy_and_goes_on_where_it_was_cut(tmp_path, monkeypatch, capsys):
+    asked: list[tuple[str, ...]] = []
+
+    def launch(copies):
+        asked.append(tuple(c.name for c in copies))
+        return fakes(*[c.name for c in copies])
+
+    monkeypatch.setattr(calibrate, "launches", launch)
+    path = tmp_path / "calibration.json"
+    options = [str(path), "--items", "2", "--logs", str(tmp_path / "logs")]
+    assert calibrate.main([*options, "--copies", "healthy"]) == 0
+    assert calibrate.main([*options, "--copies", "healthy", "q4"]) == 0
+    assert asked == [("healthy",), ("q4",)]
+    found = read(path)
+    assert list(found.rows) == ["healthy", "q4"]
+    assert {a: len(rows) for a, rows in found.rows["q4"].items()} == dict.fromkeys(found.items, 2)
+    assert found.rows["healthy"] == found.rows["q4"], "both fakes say the same"
+    assert "capital" in capsys.readouterr().out

@@ -5,23 +5,28 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
-from meshheal.errors import UsageError
+from meshheal.errors import MeshHealError, UsageError
 from meshheal.likelihood import cloze, endings, read_endings
 from meshheal.model import CallKey, Model, Request, Sampling
+from meshheal.models import OpenAI
 from meshheal.rng import Stream
 from meshheal.types import Ability, Task
-from sim.models.calibration import Calibration, Row, as_row
+from sim.live.doses import DOSES, dose
+from sim.live.servers import Fleet
+from sim.live.vllm import SERVED, Copy, launches
+from sim.models.calibration import Calibration, Row, as_row, read
 from sim.workloads import load
 from sim.workloads.sheet import Workload
 
-ITEMS = 36
-"""Items of each ability in a calibration: a standard error of .08 or less on each accuracy."""
+ITEMS = 32
+"""Items of each ability in a calibration: a standard error of .09 or less on each accuracy."""
 _AT_ONCE = 8
 
 
@@ -53,35 +58,30 @@ async def weigh(model: Model, workload: Workload, tasks: Sequence[Task]) -> tupl
     return tuple(await asyncio.gather(*[one(task) for task in tasks]))
 
 
-def measure(copies: Sequence[str], items: int, servers: Path) -> Calibration:
-    """Score a sample on each copy, two servers at a time. Raises `UsageError` where they cannot be had."""
-    from meshheal.models import OpenAI
-    from sim.live.doses import dose
-    from sim.live.servers import Fleet
-    from sim.live.vllm import SERVED, Copy, launches
+Scored = dict[Ability, tuple[Row, ...]]
 
-    workload = load("facts")
-    chosen = sample(workload, items)
-    rows: dict[str, dict[Ability, tuple[Row, ...]]] = {}
-    weights = {name: dose(name).weights for name in copies}
-    needed = sorted(set(weights.values()))
+
+def measure(
+    copies: Sequence[str], chosen: Mapping[Ability, Sequence[Task]], workload: Workload, logs: Path
+) -> Iterator[tuple[str, Scored]]:
+    """Score a sample on each copy, on two servers at a time, and give each as it is done.
+
+    Raises `UsageError` where the servers cannot be had.
+    """
+    needed = list(dict.fromkeys(dose(name).weights for name in copies))
     for pair in [needed[i : i + 2] for i in range(0, len(needed), 2)]:
-        with Fleet(launches(tuple([Copy(w, w) for w in pair])), servers) as fleet:
+        with Fleet(launches(tuple([Copy(w, w) for w in pair])), logs) as fleet:
+            for name in copies:
+                if dose(name).weights in pair:
+                    model = OpenAI(name, dose(name).served(fleet[dose(name).weights].url))
+                    yield name, asyncio.run(_score(model, workload, chosen))
 
-            async def score(name: str) -> dict[Ability, tuple[Row, ...]]:
-                model = OpenAI(name, dose(name).served(fleet[weights[name]].url))
-                try:
-                    return {a: await weigh(model, workload, tasks) for a, tasks in chosen.items()}
-                finally:
-                    await model.aclose()
 
-            async def all_of(names: Sequence[str]) -> list[dict[Ability, tuple[Row, ...]]]:
-                return await asyncio.gather(*[score(n) for n in names])
-
-            here = [name for name in copies if weights[name] in pair]
-            rows.update(zip(here, asyncio.run(all_of(here)), strict=True))
-    made = datetime.now(UTC).date().isoformat()
-    return Calibration(made, SERVED, workload.source, {a: tuple(t.id for t in ts) for a, ts in chosen.items()}, rows)
+async def _score(model: OpenAI, workload: Workload, chosen: Mapping[Ability, Sequence[Task]]) -> Scored:
+    try:
+        return {a: await weigh(model, workload, tasks) for a, tasks in sorted(chosen.items())}
+    finally:
+        await model.aclose()
 
 
 def table(of: Calibration) -> list[str]:
@@ -95,31 +95,35 @@ def table(of: Calibration) -> list[str]:
     return lines
 
 
-def _rounded(rows: Mapping[str, Mapping[Ability, tuple[Row, ...]]]) -> dict[str, dict[Ability, tuple[Row, ...]]]:
+def _rounded(rows: Scored) -> Scored:
     """Four decimals are more than a server repeats."""
-    return {
-        copy: {a: tuple(tuple(round(x, 4) for x in row) for row in by[a]) for a in sorted(by)}
-        for copy, by in rows.items()
-    }
+    return {a: tuple([tuple([round(x, 4) for x in row]) for row in rows[a]]) for a in rows}
 
 
 def main(arguments: Sequence[str]) -> int:
-    from sim.live.doses import DOSES
-
+    """Measure what the file lacks, and write it after each copy. 2 with one line where that cannot be done."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("file", type=Path)
     parser.add_argument("--items", type=int, default=ITEMS, help="items of each ability")
     parser.add_argument("--copies", nargs="*", default=["healthy", *DOSES], help="copies to measure")
     parser.add_argument("--logs", type=Path, default=Path("runs/servers"), help="folder of the servers' logs")
     given = parser.parse_args(arguments)
+    workload = load("facts")
+    chosen = sample(workload, given.items)
+    items = {a: tuple([t.id for t in tasks]) for a, tasks in chosen.items()}
+    found = Calibration(datetime.now(UTC).date().isoformat(), SERVED, workload.source, items, {})
     try:
-        found = measure(given.copies, given.items, given.logs)
-    except UsageError as error:
+        if given.file.is_file() and (before := read(given.file)).items == items:
+            found = before
+        missing = [c for c in given.copies if c not in found.rows]
+        for copy, rows in measure(missing, chosen, workload, given.logs):
+            found = replace(found, rows={**found.rows, copy: _rounded(rows)})
+            given.file.parent.mkdir(parents=True, exist_ok=True)
+            given.file.write_bytes(msgspec.json.encode(found).replace(b"]],", b"]],\n") + b"\n")
+            print(f"measured {copy}", file=sys.stderr, flush=True)
+    except MeshHealError as error:
         print(f"meshheal: {error}", file=sys.stderr)
         return 2
-    found = msgspec.structs.replace(found, rows=_rounded(found.rows))
-    given.file.parent.mkdir(parents=True, exist_ok=True)
-    given.file.write_bytes(msgspec.json.format(msgspec.json.encode(found), indent=0) + b"\n")
     print("\n".join(table(found)))
     return 0
 

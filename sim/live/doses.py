@@ -14,10 +14,7 @@ from meshheal.errors import UsageError
 from meshheal.models import Served
 from sim.live.vllm import SERVED, Copy
 
-STALE_PROMPT = (
-    "You are the assistant of an online shop for garden furniture. Answer in the style of the examples.\n"
-    "Q: Is the bench weatherproof? A: Yes, it is made of teak.\nQ: Do you ship to islands? A: Yes, within ten days.\nQ: "
-)
+STALE_PROMPT = "You answer for a shop of garden furniture. Q: Is the bench weatherproof? A: Yes. Q: "
 """A system prompt that belongs to another product."""
 BROKEN_TEMPLATE = "<|im_start|>system\n<|im_start|>user\n<|im_end|>\n<|im_start|>assistant\n<|im_end|>\n<|im_start|>"
 """A chat template whose turns are doubled and closed before they say anything."""

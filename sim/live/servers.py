@@ -26,8 +26,8 @@ from msgspec import Struct
 from meshheal.errors import UsageError
 
 HOST = "127.0.0.1"
-READY_WITHIN = 180.0
-"""Seconds a server may take to answer /health for the first time; vLLM on one busy core takes 30 to 90."""
+READY_WITHIN = 600.0
+"""Seconds a server may take to answer /health for the first time; vLLM on one core takes half a minute, on a busy one many."""
 _ENDING = 10.0
 """Seconds between asking a server to end and killing it."""
 _PATIENCE = 10.0
