@@ -30,7 +30,7 @@ from meshheal.events import EvidenceShared, TaskArrived
 from meshheal.experiment import Arm, Experiment, Prepared, prepare, run_arm, world
 from meshheal.folds.summary import SeedResult
 from meshheal.reference import stratum_of
-from meshheal.results import summarise
+from meshheal.results import merge_twins, summarise
 from meshheal.stats import arl0, mean_interval
 from meshheal.sweep import Report, Sweep
 from meshheal.trace.recorder import MemoryLog
@@ -67,26 +67,24 @@ def work(job: Job, report: Report) -> tuple[Arm, SeedResult]:
 def sweep(experiment: Experiment, parallel: int) -> dict[str, list[SeedResult]]:
     """Results by method, twins merged into them as results.json does."""
     runs: dict[str, list[SeedResult]] = {m: [] for m in experiment.methods}
-    twins: dict[tuple[str, int], SeedResult] = {}
+    twins: dict[str, list[SeedResult]] = {}
     for message in Sweep(work, [Job(experiment, arm) for arm in experiment.arms()], parallel).messages():
         if message is not None and message.kind == "done":
             arm, result = message.value
             if arm.twin:
-                twins[arm.method, arm.seed] = result
+                twins.setdefault(arm.method, []).append(result)
             else:
                 runs[arm.method].append(result)
     for method, results in runs.items():
         results.sort(key=lambda r: r.seed)
-        for r in results:
-            twin = twins.get((method, r.seed))
-            if twin is not None:
-                r.accuracy_twin = twin.accuracy_degraded
-                r.false_exclusions_twin, r.observations_twin = twin.false_exclusions, twin.observations_healthy
+        merge_twins(results, twins.get(method, ()))
     return runs
 
 
 def declared(name: str, seeds: int, data: str | None = None, **changes: Any) -> Experiment:
-    e = replace(load(str(EXPERIMENTS / f"{name}.py")), seeds=seeds, first_seed=FIRST_SEED, **changes)
+    found = load(str(EXPERIMENTS / f"{name}.py"))
+    assert isinstance(found, Experiment)
+    e = replace(found, seeds=seeds, first_seed=FIRST_SEED, **changes)
     return e if data is None else replace(e, workload=replace(e.workload, data=data))
 
 

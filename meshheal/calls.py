@@ -26,6 +26,8 @@ class Binding(Struct):
     own: Mapping[Ability, Model]
     other: Model
     swapped: Mapping[Purpose, Model] | None = None
+    needs: Mapping[TaskId, Ability] = {}
+    """Abilities that tasks really need, where they are mislabelled: they run on the models for those."""
 
     def model(self, ability: Ability, purpose: Purpose) -> Model:
         bound = self.own.get(ability)
@@ -85,6 +87,7 @@ class Caller:
         score: Scoring = "",
     ) -> Called:
         """Ask the bound model. A failure is returned and recorded, never raised: it is something the agent suffers."""
+        ability = self.binding.needs.get(item, ability)
         model = self.binding.model(ability, purpose)
         request = Request(
             messages,

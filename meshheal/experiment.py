@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,6 +19,7 @@ from meshheal.folds.summary import SeedResult, Summary, watchers
 from meshheal.methods import find
 from meshheal.models.check import check as check_server
 from meshheal.models.served import Served, bare, served
+from meshheal.results import Family, Network
 from meshheal.trace.reader import LogFile
 from meshheal.trace.recorder import MemoryLog, Recorder
 from meshheal.trace.replay import Replay
@@ -26,8 +29,9 @@ from sim.links import LinkProfile
 from sim.models import resolve
 from sim.runtimes import Placement, Runtime, choose, footer, make
 from sim.workloads import Workload, WorkloadSpec
+from sim.workloads.stream import ORDERS, Order, arranged, mislabelled
 from sim.world import Closed, Poisson, Stream, World
-from topologies import Spec, Topology, assign, require
+from topologies import Spec, Topology, assign, outnumbered, require
 
 TWIN = "+twin"
 """Marks the run of a method without faults: same tasks, seeds and draws."""
@@ -54,7 +58,8 @@ class Experiment(Struct, frozen=True, kw_only=True):
     stream: Stream = Closed()
     links: LinkProfile = LinkProfile()
     agreeable: float | None = None
-    """Chance that a recorded judge wrongly accepts an answer that disagrees with its own."""
+    """Chance that a judge wrongly accepts: a recorded one what disagrees with its own answer, a simulated one what is
+    wrong. None: as its profile has it."""
     profile_end: Literal["low", "value", "high"] = "value"
     """End of the estimated ranges that simulated models take."""
     runtime: str = "auto"
@@ -64,6 +69,12 @@ class Experiment(Struct, frozen=True, kw_only=True):
     agents_per_host: int | None = None
     endpoints: dict[str, Any] = field(default_factory=dict)
     """Where the models named openai/<name> are served, by name: a URL, several, or a `meshheal.models.Served`."""
+    family: Family = Family()
+    """The comparisons declared beforehand; all others are exploratory."""
+    order: Order = "drawn"
+    """Order of the stream's tasks: as drawn, ever harder, or with a mix of abilities that changes."""
+    misrouting: float = 0.0
+    """Share of tasks that arrive labelled with an ability they do not need."""
 
     def arms(self) -> list[Arm]:
         """Every run, in the order in which results list them."""
@@ -117,7 +128,7 @@ class Arm(Struct, frozen=True):
         return self.method + (TWIN if self.twin else "")
 
 
-class Prepared(Struct):
+class Prepared(Struct, dict=True):
     """An experiment with its workload loaded and its graph made: what the arms of one process share."""
 
     experiment: Experiment
@@ -128,6 +139,15 @@ class Prepared(Struct):
     def data(self) -> Path | None:
         given = self.experiment.workload.data
         return None if given is None else Path(given)
+
+    @cached_property
+    def network(self) -> Network:
+        """The graph's figures, and who of it is degraded at some time."""
+        t = self.topology
+        ill = tuple(sorted({f.agent for f in self.experiment.faults if isinstance(f, Swap) and f.degraded}))
+        over = set(outnumbered(t, ill)) if ill else set[AgentId]()
+        among = tuple(a for a in ill if not over.intersection(t.neighbours[a]))
+        return Network(len(t), t.edges, t.share_of_complete, ill, among)
 
     def natures(self) -> set[str]:
         """simulated, recorded, live: what the models are."""
@@ -179,6 +199,12 @@ def _check_shape(e: Experiment) -> None:
     """Raise `UsageError` where something declared is none or impossible whatever the workload."""
     if e.seeds < 1:
         raise UsageError(f"--seeds {e.seeds}: needs at least 1")
+    if e.order not in ORDERS:
+        raise UsageError(f"order {e.order!r}: choose one of {', '.join(ORDERS)}")
+    if not 0 <= e.misrouting < 1:
+        raise UsageError(f"misrouting {e.misrouting:g}: give a share of the tasks, 0 to below 1")
+    if e.agreeable is not None and not 0 <= e.agreeable <= 1:
+        raise UsageError(f"agreeable {e.agreeable:g}: give a chance, 0 to 1")
     if not e.methods:
         raise UsageError("methods: none is declared; name at least one, e.g. methods=('meshheal',)")
     if not e.healthy:
@@ -223,7 +249,10 @@ def _setting_error(first: Any) -> str:
 def world(prepared: Prepared, arm: Arm, recall: Replay | None = None) -> World:
     """The world of one arm. Raises `UsageError` for models that are unknown or lack answers."""
     e, workload, topology = prepared.experiment, prepared.workload, prepared.topology
-    tasks = workload.tasks(e.workload.tasks, arm.seed)
+    drawn = workload.tasks(e.workload.tasks, arm.seed)
+    labelled = mislabelled(drawn, workload.abilities, e.misrouting, arm.seed)
+    # Labels first: the order goes by what the network sees of a task.
+    tasks = arranged(labelled.tasks, workload, e.order, arm.seed)
     by_id = {t.id: t for t in tasks}
     models: dict[str, Any] = {}
     servers = e.served()
@@ -261,6 +290,7 @@ def world(prepared: Prepared, arm: Arm, recall: Replay | None = None) -> World:
         links=e.links,
         stream=e.stream,
         recall=None if recall is None else recall.find,
+        needs=labelled.needs,
     )
 
 
@@ -300,11 +330,14 @@ def run_arm(
     with log:
         log.subscribe(fold)
         log.subscribe(progress)
+        began = time.process_time()
         run = make(runtime, made, log, lambda _: report(progress), Placement(e.hosts, e.agents_per_host))
         run.run()
         traffic = msgspec.to_builtins(run.traffic)
-        digest = log.close(traffic=traffic, **footer(run))
-    return fold.finish(digest)
+        spent = time.process_time() - began
+        digest = log.close(traffic=traffic, processor_seconds=spent, **footer(run))
+    fold.result.count_traffic(traffic)
+    return _finished(fold, prepared, digest)
 
 
 def fold_arm(prepared: Prepared, arm: Arm, log_path: Path) -> SeedResult:
@@ -314,7 +347,16 @@ def fold_arm(prepared: Prepared, arm: Arm, log_path: Path) -> SeedResult:
         for event in log.events():
             fold(event)
         footer = log.footer or {}
-    return fold.finish(str(footer.get("hash", "")))
+    if "traffic" in footer:
+        fold.result.count_traffic(footer["traffic"])
+    return _finished(fold, prepared, str(footer.get("hash", "")))
+
+
+def _finished(fold: Summary, prepared: Prepared, digest: str) -> SeedResult:
+    result, among = fold.finish(digest), set(prepared.network.among_healthy)
+    for episode in result.detection:
+        episode.among_healthy = episode.agent in among
+    return result
 
 
 def main(experiment: Experiment) -> None:

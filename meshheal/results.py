@@ -1,29 +1,59 @@
-"""results.json: the contract with whoever reads results, and the summaries in it."""
+"""results.json: the contract with whoever reads results, the summaries in it, and the tests declared beforehand."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from math import isfinite
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
+from msgspec import Struct
 
-from meshheal.folds.summary import Detection, SeedResult
-from meshheal.stats import Interval, arl0, mean_interval, wilson
+from meshheal.folds.summary import SeedResult
+from meshheal.measures import MEASURES, Measure, episodes, find, restricted, values, ways_back
+from meshheal.stats import Comparison, Interval, holm, mean_interval, paired, unpaired
 
 SCHEMA_VERSION = 1
 
-_PER_SEED = (
-    "accuracy_healthy",
-    "accuracy_degraded",
-    "accuracy_twin",
-    "tokens_per_task",
-    "calls_per_task",
-    "probe_calls_per_task",
-    "false_exclusions",
-    "premature_reintegrations",
-    "ordinary_tasks_while_excluded",
-)
+
+class Family(Struct, frozen=True):
+    """The comparisons declared before a run: one method against each of the others, by each measure.
+
+    Their p values are adjusted together (Holm). Whatever else is tested is exploratory and says so.
+    """
+
+    method: str = "meshheal"
+    against: tuple[str, ...] = ()
+    """Empty: every other method of the experiment."""
+    measures: tuple[str, ...] = ("accuracy_degraded",)
+
+    def pairs(self, methods: Sequence[str]) -> list[tuple[str, str, str]]:
+        """(method, against, measure) for the methods that ran; none where the declared one did not."""
+        if self.method not in methods:
+            return []
+        others = [m for m in (self.against or methods) if m in methods and m != self.method]
+        return [(self.method, other, measure) for measure in self.measures for other in others]
+
+
+class Network(Struct, frozen=True):
+    """Figures of the graph a run was on, and which of its agents a swap degrades at some time."""
+
+    agents: int
+    edges: int
+    share_of_complete: float
+    degraded: tuple[int, ...] = ()
+    among_healthy: tuple[int, ...] = ()
+    """Of the degraded, those each of whose neighbours has a healthy majority among its own neighbours."""
+
+
+def merge_twins(runs: Sequence[SeedResult], twins: Iterable[SeedResult]) -> None:
+    """Put what the fault-free twin of each seed came to beside it, in place."""
+    by_seed = {t.seed: t for t in twins}
+    for r in runs:
+        twin = by_seed.get(r.seed)
+        if twin is not None:
+            r.accuracy_twin = twin.accuracy_degraded
+            r.false_exclusions_twin, r.observations_twin = twin.false_exclusions, twin.observations_healthy
 
 
 def results(
@@ -31,22 +61,19 @@ def results(
     runs: Mapping[str, Sequence[SeedResult]],
     twins: Mapping[str, Sequence[SeedResult]],
     natures: Iterable[str],
+    family: Family | None = None,
+    network: Network | None = None,
 ) -> dict[str, Any]:
     """Everything a run came to. `runs` and `twins` hold one result per seed and method; `natures` those of its models."""
     kinds = set(natures)
     mode = "live" if "live" in kinds else "recorded" if "recorded" in kinds else "simulated"
     arms: dict[str, Any] = {}
     for method, seeds in runs.items():
-        by_seed = {t.seed: t for t in twins.get(method, ())}
-        for r in seeds:
-            twin = by_seed.get(r.seed)
-            if twin is not None:
-                r.accuracy_twin = twin.accuracy_degraded
-                r.false_exclusions_twin, r.observations_twin = twin.false_exclusions, twin.observations_healthy
+        merge_twins(seeds, twins.get(method, ()))
         arms[method] = {"per_seed": [msgspec.to_builtins(r) for r in seeds], "summary": summarise(seeds)}
     everything = [r for seeds in (*runs.values(), *twins.values()) for r in seeds]
     counted = "partly estimated" if any(r.calls_estimated for r in everything) else "measured"
-    return {
+    content: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
         "experiment": experiment,
         "valid": bool(everything) and not any(r.failures for r in everything),
@@ -55,66 +82,110 @@ def results(
         "tokens": counted if mode == "live" else "estimated",
         "seeds": sorted({r.seed for seeds in runs.values() for r in seeds}),
         "arms": arms,
+        "comparisons": compared(runs, family or Family()),
     }
+    if network is not None:
+        content["network"] = {
+            k: list(v) if isinstance(v, tuple) else v for k, v in msgspec.structs.asdict(network).items()
+        }
+    return content
+
+
+def read_arms(content: Mapping[str, Any]) -> dict[str, list[SeedResult]]:
+    """The results of each method and seed in the content of a results.json."""
+    return {m: [msgspec.convert(r, SeedResult) for r in arm["per_seed"]] for m, arm in content["arms"].items()}
+
+
+# --- summaries -------------------------------------------------------------------------------------------------------
 
 
 def summarise(seeds: Sequence[SeedResult]) -> dict[str, Any]:
-    """Per metric: mean over seeds with Student's t interval; rates over episodes with Wilson's; ARL0 with Garwood's."""
+    """Per measure its summary over seeds, absent where it does not apply; delays of detection and return by agent too."""
     out: dict[str, Any] = {}
-    for metric in _PER_SEED:
-        values = [getattr(r, metric) for r in seeds]
-        _put(out, metric, mean_interval([float(v) for v in values if v is not None]))
-    tasks = max(1, sum(r.tasks for r in seeds))
-    _put(out, "no_answer_rate", wilson(sum(r.no_answer for r in seeds), tasks))
-    _put(out, "unscored_per_task", mean_interval([r.unscored / max(1, r.tasks) for r in seeds]))
-    if any(r.accuracy_twin is not None for r in seeds):
-        gaps = [
-            r.accuracy_degraded - r.accuracy_twin
-            for r in seeds
-            if r.accuracy_degraded is not None and r.accuracy_twin is not None
-        ]
-        _put(out, "degraded_minus_twin", mean_interval(gaps))
-    episodes = [d for r in seeds for d in r.detection if d.reason != "already_excluded"]
-    if episodes:
-        _put(out, "detected", wilson(sum(d.delay_tasks is not None for d in episodes), len(episodes)))
-        for agent in sorted({d.agent for d in episodes}):
-            of = [d for d in episodes if d.agent == agent]
-            _put(out, f"detection_tasks.agent_{agent}", mean_interval([restricted(d) for d in of]))
-        _put(out, "detection_tasks", mean_interval([restricted(d) for d in episodes]))
-        _put(
-            out,
-            "detection_outputs",
-            mean_interval([float(d.delay_outputs) for d in episodes if d.delay_outputs is not None]),
-        )
-    ways_back = [b for r in seeds for b in r.reintegration if b.reason != "not_excluded"]
-    if ways_back:
-        _put(out, "reintegrated", wilson(sum(b.delay_tasks is not None for b in ways_back), len(ways_back)))
-        for agent in sorted({b.agent for b in ways_back}):
-            back = [float(b.delay_tasks) for b in ways_back if b.agent == agent and b.delay_tasks is not None]
-            _put(out, f"reintegration_tasks.agent_{agent}", mean_interval(back))
-        done = [float(b.delay_tasks) for b in ways_back if b.delay_tasks is not None]
-        _put(out, "reintegration_tasks", mean_interval(done))
-    observations = sum(r.observations_healthy + r.observations_twin for r in seeds)
-    if any(r.detection for r in seeds) and observations:
-        false = sum(r.false_exclusions + r.false_exclusions_twin for r in seeds)
-        _put(out, "arl0_outputs", arl0(false, observations))
+    for measure in MEASURES.values():
+        interval = measure.over(seeds)
+        if interval is not None:
+            out[measure.name] = plain(interval)
+    found = [d for r in seeds for d in episodes(r)]
+    for agent in _first(sorted({d.agent for d in found})):
+        of = [restricted(d) for d in found if d.agent == agent]
+        out[f"detection_tasks.agent_{agent}"] = plain(mean_interval(of))
+    back = [b for r in seeds for b in ways_back(r)]
+    for agent in _first(sorted({b.agent for b in back})):
+        delays = [float(b.delay_tasks) for b in back if b.agent == agent and b.delay_tasks is not None]
+        out[f"reintegration_tasks.agent_{agent}"] = plain(mean_interval(delays))
     return out
 
 
-def restricted(d: Detection) -> float:
-    """The delay in tasks, cut off at the length of the episode where there was no detection (restricted mean)."""
-    return float(d.delay_tasks if d.delay_tasks is not None else (d.window_tasks or 0))
+def _first(agents: list[int]) -> list[int]:
+    """With many degraded agents a summary of each says little and fills the file."""
+    return agents[:_AGENTS_LISTED]
 
 
-def _put(out: dict[str, Any], metric: str, i: Interval) -> None:
-    out[metric] = {
-        "mean": _json(i.mean),
-        "sd": _json(i.sd),
-        "ci95": [_json(i.low), _json(i.high)],
-        "n": i.n,
-    }
+_AGENTS_LISTED = 24
+
+
+def plain(i: Interval) -> dict[str, Any]:
+    """An interval as results.json has it: null where JSON has no number for it."""
+    return {"mean": _json(i.mean), "sd": _json(i.sd), "ci95": [_json(i.low), _json(i.high)], "n": i.n}
 
 
 def _json(value: float) -> float | None:
     """JSON has no nan and no infinity."""
     return value if isfinite(value) else None
+
+
+# --- tests -----------------------------------------------------------------------------------------------------------
+
+
+class Tested(Struct, frozen=True):
+    """One comparison: `method` minus `against` by a measure. `p_holm` is null for the exploratory."""
+
+    measure: str
+    method: str
+    against: str
+    family: Literal["declared", "exploratory"]
+    difference: dict[str, Any]
+    p: float | None
+    p_holm: float | None
+    test: str
+
+
+def tested(
+    asked: Sequence[tuple[Measure, str, str, Literal["declared", "exploratory"], Comparison]],
+) -> list[Tested]:
+    """The comparisons with the p values of the declared family adjusted together."""
+    adjusted = iter(holm([c.p for _, _, _, family, c in asked if family == "declared"]))
+    return [
+        Tested(
+            measure.name,
+            method,
+            against,
+            family,
+            plain(c.difference),
+            _json(c.p),
+            _json(next(adjusted)) if family == "declared" else None,
+            c.test,
+        )
+        for measure, method, against, family, c in asked
+    ]
+
+
+def contrast(measure: Measure, one: Sequence[SeedResult], other: Sequence[SeedResult], same_tasks: bool) -> Comparison:
+    """`one` minus `other` by a measure: paired by seed where both saw the same tasks under the same seeds, else not."""
+    a, b = values(measure, one), values(measure, other)
+    common = sorted(a.keys() & b.keys())
+    if same_tasks and len(common) >= min(2, len(a), len(b)) and common:
+        return paired([a[s] - b[s] for s in common])
+    return unpaired(list(b.values()), list(a.values()))
+
+
+def compared(runs: Mapping[str, Sequence[SeedResult]], family: Family) -> list[dict[str, Any]]:
+    """The declared comparisons of one experiment; empty where the method they are about did not run."""
+    asked: list[tuple[Measure, str, str, Literal["declared", "exploratory"], Comparison]] = []
+    for method, against, name in family.pairs(list(runs)):
+        measure = find(name)
+        asked.append(
+            (measure, method, against, "declared", contrast(measure, runs[method], runs[against], same_tasks=True))
+        )
+    return [msgspec.to_builtins(t) for t in tested(asked)]

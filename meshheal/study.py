@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
@@ -18,8 +19,8 @@ from meshheal.experiment import Arm, Experiment, Prepared, fold_arm, prepare, ru
 from meshheal.folds.progress import Progress
 from meshheal.folds.summary import SeedResult
 from meshheal.results import results
-from meshheal.sweep import Message, Report, Sweep
-from meshheal.trace.rundir import RunDir, create, open_run
+from meshheal.sweep import Report, Sweep
+from meshheal.trace.rundir import RunDir, create, create_at, open_run
 
 _REPORT_EVERY = 0.2
 """Seconds of wall clock between progress reports of one run."""
@@ -53,6 +54,7 @@ class Study:
     def __init__(self, prepared: Prepared, directory: RunDir) -> None:
         self.prepared = prepared
         self.directory = directory
+        self._found: dict[Arm, SeedResult] = {}
 
     @property
     def experiment(self) -> Experiment:
@@ -65,9 +67,18 @@ class Study:
         return cls(prepared, create(out, experiment.name, now, _declared(prepared)))
 
     @classmethod
+    def start_at(cls, prepared: Prepared, path: Path) -> Study:
+        """The same for an experiment that has been checked, into a given directory."""
+        return cls(prepared, create_at(path, _declared(prepared)))
+
+    @classmethod
     def resume(cls, run: str, out: Path, experiment: Experiment) -> Study:
         """Go on with a run of the same experiment. Raises `UsageError` where it was another one."""
-        prepared, directory = prepare(experiment), open_run(run, out)
+        return cls.resume_at(prepare(experiment), open_run(run, out))
+
+    @classmethod
+    def resume_at(cls, prepared: Prepared, directory: RunDir) -> Study:
+        """The same for an experiment that has been checked, in its directory."""
         was, now = directory.experiment, _declared(prepared)
         differing = [
             k for k in now if k != "meshheal" and was.get(k) != msgspec.json.decode(msgspec.json.encode(now[k]))
@@ -81,43 +92,63 @@ class Study:
 
     def run(self, parallel: int, watch: Watch) -> dict[str, Any]:
         """Run what is not complete yet, write results.json, return its content."""
-        with self.directory.exclusive():
-            done = {(a.method, a.seed) for a in self.directory.complete_arms()}
-            found: dict[Arm, SeedResult] = {}
-            jobs: list[Job] = []
-            for arm in self.experiment.arms():
-                log = self.directory.log_path(arm.label, arm.seed)
-                if (arm.label, arm.seed) in done:
-                    found[arm] = fold_arm(self.prepared, arm, log)
-                    watch(arm, found[arm])
-                else:
-                    cut = self.directory.set_aside(arm.label, arm.seed)
-                    jobs.append(Job(self.experiment, arm, str(log), None if cut is None else str(cut)))
-            if jobs:
-                self._sweep(jobs, parallel, watch, found)
-            content = self._results(found)
-            self.directory.write_results(content)
-            return content
+        return run_all([self], parallel, [watch])[0]
 
-    def _sweep(self, jobs: list[Job], parallel: int, watch: Watch, found: dict[Arm, SeedResult]) -> None:
-        messages = Sweep(work, jobs, parallel).messages()
-        try:
-            for message in messages:
-                if isinstance(message, Message):
-                    arm = jobs[message.job].arm
-                    if message.kind == "done":
-                        found[arm] = message.value
-                        self.directory.drop_set_aside(arm.label, arm.seed)
-                    watch(arm, message.value)
-        finally:
-            messages.close()  # type: ignore[attr-defined]
+    def begin(self, watch: Watch) -> list[Job]:
+        """Take in the arms that are complete; return jobs for the others."""
+        done = {(a.method, a.seed) for a in self.directory.complete_arms()}
+        jobs: list[Job] = []
+        for arm in self.experiment.arms():
+            log = self.directory.log_path(arm.label, arm.seed)
+            if (arm.label, arm.seed) in done:
+                self._found[arm] = fold_arm(self.prepared, arm, log)
+                watch(arm, self._found[arm])
+            else:
+                cut = self.directory.set_aside(arm.label, arm.seed)
+                jobs.append(Job(self.experiment, arm, str(log), None if cut is None else str(cut)))
+        return jobs
 
-    def _results(self, found: dict[Arm, SeedResult]) -> dict[str, Any]:
+    def take(self, arm: Arm, result: SeedResult) -> None:
+        """Take in an arm that a job has completed."""
+        self._found[arm] = result
+        self.directory.drop_set_aside(arm.label, arm.seed)
+
+    def end(self) -> dict[str, Any]:
+        """Write results.json, and return its content."""
         runs: dict[str, list[SeedResult]] = {m: [] for m in self.experiment.methods}
         twins: dict[str, list[SeedResult]] = {m: [] for m in self.experiment.methods}
         for arm in self.experiment.arms():
-            (twins if arm.twin else runs)[arm.method].append(found[arm])
-        return results(self.experiment.name, runs, twins, self.prepared.natures())
+            (twins if arm.twin else runs)[arm.method].append(self._found[arm])
+        p, e = self.prepared, self.experiment
+        content = results(e.name, runs, twins, p.natures(), e.family, p.network)
+        self.directory.write_results(content)
+        return content
+
+
+def run_all(studies: Sequence[Study], parallel: int, watches: Sequence[Watch]) -> list[dict[str, Any]]:
+    """Run several studies as one, each into its own directory; return the results of each.
+
+    All their jobs go through the same workers, so that all cores are busy until the last job has begun.
+    """
+    with ExitStack() as held:
+        for study in studies:
+            held.enter_context(study.directory.exclusive())
+        jobs: list[Job] = []
+        owner: list[int] = []
+        for n, study in enumerate(studies):
+            more = study.begin(watches[n])
+            jobs += more
+            owner += [n] * len(more)
+        if jobs:
+            with closing(Sweep(work, jobs, parallel).messages()) as messages:
+                for message in messages:
+                    if message is None:
+                        continue
+                    n, arm = owner[message.job], jobs[message.job].arm
+                    if message.kind == "done":
+                        studies[n].take(arm, message.value)
+                    watches[n](arm, message.value)
+        return [study.end() for study in studies]
 
 
 def _declared(prepared: Prepared) -> dict[str, Any]:

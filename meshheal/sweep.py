@@ -6,7 +6,7 @@ import multiprocessing
 import queue
 import signal
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Generic, TypeVar
 
@@ -39,7 +39,7 @@ class Sweep(Generic[Job, Result]):
         self._jobs = jobs
         self._parallel = min(max(0, parallel), len(jobs))
 
-    def messages(self, patience: float = 0.5) -> Iterator[Message | None]:
+    def messages(self, patience: float = 0.5) -> Generator[Message | None, None, None]:
         """Progress and results as they come (all in this process where `parallel` is 0); None now and then while nothing does.
 
         Closing the iterator stops all jobs.

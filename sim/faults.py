@@ -43,12 +43,17 @@ BackendSwap = Swap | TimedSwap
 
 
 class Crash(Struct, frozen=True, tag="crash"):
-    """The agent's process dies `after` seconds into arrival `at`; at arrival `back` it restarts from its checkpoint."""
+    """The agent's process dies `after` seconds into arrival `at`; at arrival `back` it restarts from its checkpoint.
+
+    `planned`: it is away because it left or has not joined yet. No task enters the network there meanwhile, and it comes
+    without a memory.
+    """
 
     agent: AgentId
     at: int
     back: int
     after: float = 0.0
+    planned: bool = False
 
 
 class Partition(Struct, frozen=True, tag="partition"):
@@ -101,6 +106,22 @@ def _check_roles(agent: AgentId, roles: Sequence[Purpose]) -> None:
     unknown = [r for r in roles if r not in PURPOSES]
     if unknown:
         raise UsageError(f"swap of agent {agent}: unknown role {unknown[0]!r}; there are {', '.join(PURPOSES)}")
+
+
+NEVER = 2**31
+"""An arrival that does not come."""
+
+
+def join(agent: AgentId, at: int) -> Crash:
+    """`agent` is not there before arrival `at`; its place in the graph and its abilities are known."""
+    if at < 1:
+        raise UsageError(f"join of agent {agent}: at={at} must be 1 or more")
+    return Crash(agent, 0, at, planned=True)
+
+
+def leave(agent: AgentId, at: int) -> Crash:
+    """`agent` is gone for good from arrival `at` on."""
+    return Crash(agent, at, NEVER, planned=True)
 
 
 def check(faults: Sequence[AnyFault], agents: int) -> None:

@@ -421,7 +421,7 @@ class LocalRun:
 
     def _checkpoint(self) -> None:
         for fault in self.world.faults:
-            if isinstance(fault, Crash) and self._up[fault.agent]:
+            if isinstance(fault, Crash) and not fault.planned and self._up[fault.agent]:
                 self._checkpoints[fault.agent] = self.agents[fault.agent].state()
 
     def _crash(self, fault: Crash) -> None:

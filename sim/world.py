@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct
 
@@ -15,8 +15,8 @@ from meshheal.journal import Journal
 from meshheal.model import PURPOSES, Model
 from meshheal.network import Network
 from meshheal.rng import number
-from meshheal.types import ANY, Ability, AgentId, Task
-from sim.faults import AnyFault, BackendSwap, Swap, TimedSwap
+from meshheal.types import ANY, Ability, AgentId, Task, TaskId
+from sim.faults import AnyFault, BackendSwap, Crash, Swap, TimedSwap
 from sim.links import LinkProfile
 from sim.workloads import AnswerSheet
 
@@ -57,8 +57,16 @@ class World(Struct):
     links: LinkProfile = LinkProfile()
     stream: Stream = Closed()
     recall: Recall | None = None
+    needs: Mapping[TaskId, Ability] = {}
+    """What tasks really need, where their labels are wrong."""
     beliefs: type[Beliefs] = Beliefs
     """How an observer judges; studies of detectors put their own in."""
+
+    absences: tuple[Crash, ...] = ()
+    """Of the faults, those in which an agent is away by plan."""
+
+    def __post_init__(self) -> None:
+        self.absences = tuple(f for f in self.faults if isinstance(f, Crash) and f.planned)
 
     @property
     def size(self) -> int:
@@ -92,11 +100,16 @@ class World(Struct):
         if swap is not None:
             to = self.model(swap.to)
             swapped = dict.fromkeys(swap.roles or PURPOSES, to)
-        return Binding(bound, self.model(self.outside), swapped)
+        return Binding(bound, self.model(self.outside), swapped, self.needs)
 
     def entry(self, index: int) -> AgentId:
-        """Where arrival `index` enters: drawn by seed."""
-        return number(self.seed, "entry", index) % self.size
+        """Where arrival `index` enters: drawn by seed, among those that are not away by plan."""
+        drawn = number(self.seed, "entry", index)
+        if not self.absences:
+            return drawn % self.size
+        away = {f.agent for f in self.absences if f.at <= index < f.back}
+        here = [a for a in range(self.size) if a not in away]
+        return here[drawn % len(here)]
 
     def build(
         self, agent: AgentId, public: Sequence[Neighbour], network: Network, log: Log, incarnation: int = 0

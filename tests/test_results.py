@@ -7,7 +7,8 @@ import json
 import pytest
 
 from meshheal.folds.summary import Detection, Reintegration, SeedResult
-from meshheal.results import restricted, results, summarise
+from meshheal.measures import restricted
+from meshheal.results import results, summarise
 
 
 def seed(n, degraded=0.8, **fields):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from math import isinf, isnan, nan
 
 import pytest
@@ -9,7 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshheal.rng import Stream
-from meshheal.stats import arl0, mean_interval, poisson_rate, wilson
+from meshheal.stats import (
+    Delay,
+    arl0,
+    holm,
+    mean_interval,
+    paired,
+    poisson_rate,
+    restricted_mean,
+    survival,
+    unpaired,
+    wilson,
+)
 
 
 def test_a_mean_has_students_interval():
@@ -98,3 +110,85 @@ def test_without_false_exclusions_only_a_lower_bound_is_known():
     assert isinf(i.mean)
     assert isinf(i.high)
     assert i.low == pytest.approx(1000, rel=1e-3)
+
+
+def test_a_delay_that_was_not_seen_enters_the_restricted_mean_up_to_the_limit():
+    i = restricted_mean([[Delay(10)], [Delay(210, seen=False)]])
+    assert (i.mean, i.n) == (110.0, 2)
+    assert restricted_mean([[Delay(10)], [Delay(210, seen=False)]], limit=100).mean == 55.0
+
+
+def test_with_whole_seeds_the_restricted_mean_has_the_interval_of_the_seeds_means():
+    seeds = [[10.0, 14.0], [20.0, 16.0], [9.0, 8.0]]
+    i = restricted_mean([[Delay(v) for v in s] for s in seeds])
+    plain = mean_interval([sum(s) / 2 for s in seeds])
+    assert (i.mean, i.low, i.high) == (pytest.approx(plain.mean), pytest.approx(plain.low), pytest.approx(plain.high))
+
+
+def test_someone_censored_early_counts_as_waiting_among_those_still_seen():
+    # Kaplan and Meier: one of two is gone at 10; who was lost at 5 says nothing about later.
+    i = restricted_mean([[Delay(5, seen=False)], [Delay(10)], [Delay(20)]])
+    assert i.mean == pytest.approx(10 + 0.5 * 10)
+
+
+def test_a_survival_curve_starts_whole_and_its_interval_holds_it():
+    curve = survival([Delay(t) for t in (3, 5, 5, 9)] + [Delay(12, seen=False)])
+    assert curve.share == pytest.approx([0.8, 0.4, 0.2, 0.2])
+    for share, low, high in zip(curve.share, curve.low, curve.high, strict=True):
+        assert low <= share <= high
+    assert survival([Delay(7, seen=False)]).share == [1.0]
+
+
+def test_nobody_waiting_has_no_curve():
+    assert survival([]).times == []
+    assert isnan(restricted_mean([[], []]).mean)
+
+
+def test_five_seeds_that_agree_give_a_sixteenth():
+    assert paired([0.1, 0.2, 0.05, 0.3, 0.02]).p == pytest.approx(2 / 32)
+
+
+def test_the_sign_flip_test_enumerates_what_it_says():
+    differences = [0.3, -0.1, 0.2, 0.4, -0.05, 0.1]
+    gap = abs(sum(differences))
+    flips = [sum(s * d for s, d in zip(signs, differences, strict=True)) for signs in product((1, -1), repeat=6)]
+    assert paired(differences).p == pytest.approx(sum(abs(f) >= gap - 1e-12 for f in flips) / len(flips))
+
+
+def test_beyond_sixteen_pairs_it_draws_and_repeats_itself():
+    draw = Stream("pairs")
+    differences = [0.5 + draw.normal() for _ in range(24)]
+    assert "draws" in paired(differences).test
+    assert paired(differences) == paired(differences)
+
+
+def test_no_difference_is_no_evidence():
+    assert paired([0.0] * 5).p == 1.0
+    assert isnan(paired([0.4]).p)
+
+
+def test_where_nothing_differs_p_is_small_as_often_as_it_says():
+    draw = Stream("null")
+    small = sum(paired([draw.normal() for _ in range(8)]).p <= 0.1 for _ in range(300))
+    assert 0.04 < small / 300 < 0.16
+
+
+def test_seeds_that_differ_are_permuted_between_the_runs():
+    found = unpaired([1.0, 2.0, 3.0], [4.0, 5.0, 6.0])
+    assert found.difference.mean == pytest.approx(3.0)
+    assert found.p == pytest.approx(2 / 20)
+    assert found.difference.low < 3.0 < found.difference.high
+
+
+def test_holms_adjustment_is_the_textbooks():
+    adjusted = holm([0.01, 0.04, 0.03, nan])
+    assert adjusted[:3] == [pytest.approx(0.03), pytest.approx(0.06), pytest.approx(0.06)]
+    assert isnan(adjusted[3])
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
+def test_an_adjusted_p_is_never_smaller_and_keeps_the_order(ps):
+    adjusted = holm(ps)
+    assert all(a >= p for a, p in zip(adjusted, ps, strict=True))
+    ranked = [a for _, a in sorted(zip(ps, adjusted, strict=True))]
+    assert ranked == sorted(ranked)

@@ -17,7 +17,7 @@ def build() -> typer.Typer:
     """The command with all its subcommands."""
     import typer
 
-    from meshheal.cli import log, run, swarm
+    from meshheal.cli import log, results, run, swarm
 
     def version(version: bool = typer.Option(False, "--version", help="Show the version and exit.")) -> None:
         if version:
@@ -31,8 +31,12 @@ def build() -> typer.Typer:
         pretty_exceptions_enable=False,
         help="Networks of LLM agents that notice and route around members whose answers have become bad.",
     )
-    app.command("run", help="Run an experiment: a script that declares EXPERIMENT.")(run.run)
+    app.command("run", help="Run an experiment, or a study of several: a script that declares one.")(run.run)
     app.command("log", help="What is in a run's event logs; the story of one task.")(log.log)
+    app.command("tables", help="A run's tables: as text, Markdown, LaTeX, or per-seed rows in Parquet.")(
+        results.tables_command
+    )
+    app.command("compare", help="Test two runs against each other, or the methods of one.")(results.compare_command)
     app.command("swarm", help="Draw worlds at random, run them, and check what must always hold.")(swarm.swarm)
     app.callback(invoke_without_command=True)(version)
     return app

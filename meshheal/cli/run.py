@@ -8,6 +8,7 @@ import json
 import os
 import sys
 import tomllib
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
@@ -21,7 +22,8 @@ from meshheal.cli.table import show
 from meshheal.errors import MeshHealError, UsageError
 from meshheal.experiment import Experiment
 from meshheal.models.served import bare, named, served
-from meshheal.study import Study
+from meshheal.study import Study, Watch
+from meshheal.suite import Suite, SuiteStudy, at_profile_ends, real
 
 _CORES = os.cpu_count() or 1
 
@@ -66,11 +68,18 @@ HostsOption = Annotated[int | None, typer.Option("--hosts", help="Hosts to sprea
 AgentsPerHostOption = Annotated[
     int | None, typer.Option("--agents-per-host", help="Agents that a host holds, with ray.")
 ]
+OnlyOption = Annotated[
+    str | None, typer.Option("--only", metavar="LABEL[,LABEL...]", help="Of a study of several experiments, these.")
+]
+EndsOption = Annotated[
+    bool,
+    typer.Option("--profile-ends", help="Also with simulated models at both ends of their estimated ranges."),
+]
 ResumeOption = Annotated[str | None, typer.Option("--resume", metavar="RUN", help="Complete an interrupted run.")]
 
 
-def load(name: str) -> Experiment:
-    """The EXPERIMENT that a script declares. Raises `UsageError`."""
+def load(name: str) -> Experiment | Suite:
+    """The EXPERIMENT or SUITE that a script declares. Raises `UsageError`."""
     path = Path(name)
     if not path.suffix:
         path = Path("experiments") / f"{name}.py"
@@ -88,6 +97,9 @@ def load(name: str) -> Experiment:
         raise
     except Exception as error:
         raise UsageError(f"{path} cannot be loaded: {type(error).__name__}: {error}") from error
+    suite = getattr(module, "SUITE", None)
+    if isinstance(suite, Suite):
+        return suite
     declared = getattr(module, "EXPERIMENT", None)
     if not isinstance(declared, Experiment):
         raise UsageError(f"{path} declares no EXPERIMENT (an Experiment of meshheal.experiment)")
@@ -96,8 +108,10 @@ def load(name: str) -> Experiment:
 
 def run(
     experiment: Annotated[
-        Experiment,
-        typer.Argument(parser=load, help="A script that declares EXPERIMENT, or the name of one in experiments/."),
+        Experiment | Suite,
+        typer.Argument(
+            parser=load, help="A script that declares EXPERIMENT or SUITE, or the name of one in experiments/."
+        ),
     ],
     seeds: SeedsOption = None,
     out: OutOption = Path("runs"),
@@ -117,15 +131,22 @@ def run(
     runtime: RuntimeOption = None,
     hosts: HostsOption = None,
     agents_per_host: AgentsPerHostOption = None,
+    only: OnlyOption = None,
+    profile_ends: EndsOption = False,
 ) -> None:
     """Run an experiment from its script."""
-    declared = adapt(experiment, seeds, healthy, degraded, workload, data, tasks, methods, settings, config)
-    declared = placed(serving(declared, endpoint, config), runtime, hosts, agents_per_host)
-    conduct(declared, out, as_json, display, parallel, resume)
+
+    def serving_there(e: Experiment) -> Experiment:
+        return placed(serving(e, endpoint, config), runtime, hosts, agents_per_host)
+
+    found = chosen(experiment, only, profile_ends)
+    changed = adapt(found, seeds, healthy, degraded, workload, data, tasks, methods, settings, config)
+    changed = changed.changed(serving_there) if isinstance(changed, Suite) else serving_there(changed)
+    conduct(changed, out, as_json, display, parallel, resume)
 
 
-def script(declared: Experiment) -> None:
-    """The command line of one experiment's own script."""
+def script(declared: Experiment | Suite) -> None:
+    """The command line of the own script of an experiment or a suite."""
     app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 
     def command(**options: Any) -> None:
@@ -143,7 +164,42 @@ def script(declared: Experiment) -> None:
     guarded(app)
 
 
+def chosen(declared: Experiment | Suite, only: str | None, profile_ends: bool) -> Experiment | Suite:
+    """What of a study is to be run, and over which ends of the profiles' ranges."""
+    if only is not None:
+        if not isinstance(declared, Suite):
+            raise UsageError(f"--only {only}: {declared.name} is one experiment; leave it out")
+        declared = declared.only(_names("--only", only))
+    return at_profile_ends(declared) if profile_ends else declared
+
+
 def adapt(
+    e: Experiment | Suite,
+    seeds: int | None,
+    healthy: str | None,
+    degraded: str | None,
+    workload: str | None,
+    data: Path | None,
+    tasks: int | None,
+    methods: str | None,
+    settings: list[str] | None,
+    config: Path | None,
+) -> Experiment | Suite:
+    """The experiment, or every one of the suite, as the command line changes it."""
+    if isinstance(e, Suite):
+        if workload is not None:
+            raise UsageError(f"--workload {workload}: the study {e.name} has workloads of its own; leave it out")
+        if data is not None:
+            e = e.changed(lambda one: replace(one, workload=real(one.workload, data)))
+
+        def change(one: Experiment) -> Experiment:
+            return _adapted(one, seeds, healthy, degraded, None, None, tasks, methods, settings, config)
+
+        return e.changed(change)
+    return _adapted(e, seeds, healthy, degraded, workload, data, tasks, methods, settings, config)
+
+
+def _adapted(
     e: Experiment,
     seeds: int | None,
     healthy: str | None,
@@ -155,7 +211,6 @@ def adapt(
     settings: list[str] | None,
     config: Path | None,
 ) -> Experiment:
-    """The experiment as the command line changes it."""
     if seeds is not None:
         e = replace(e, seeds=seeds)
     if healthy is not None:
@@ -244,30 +299,40 @@ def _value(text: str) -> Any:
         return text
 
 
-def conduct(e: Experiment, out: Path, as_json: bool, how: str, parallel: int | None, resume: str | None) -> None:
+def conduct(
+    e: Experiment | Suite, out: Path, as_json: bool, how: str, parallel: int | None, resume: str | None
+) -> None:
     """Run everything, show progress and the table, write results. Exit 1 where the run is not valid."""
     if how not in ("", "none", "plain", "full"):
         raise UsageError(f"--display {how}: choose none, plain or full")
-    study = Study.resume(resume, out, e) if resume is not None else Study.start(e, out, datetime.now(UTC))
-    with display(cast("Literal['', 'none', 'plain', 'full']", how), study) as watch:
+    how = cast("Literal['', 'none', 'plain', 'full']", how)
+    now = datetime.now(UTC)
+    studies: dict[str, Study]
+    run: Callable[[int, list[Watch]], dict[str, Any]]
+    if isinstance(e, Suite):
+        suite = SuiteStudy.start(e, out, now) if resume is None else SuiteStudy.resume(resume, out, e)
+        path, studies, run = suite.path, suite.studies, suite.run
+    else:
+        study = Study.start(e, out, now) if resume is None else Study.resume(resume, out, e)
+        path, studies, run = study.directory.path, {"": study}, lambda n, watches: study.run(n, watches[0])
+    with display(how, e.name, studies) as watches:
         try:
-            results = study.run(_parallel(parallel, study), watch)
+            results = run(_parallel(parallel, studies), watches)
         except KeyboardInterrupt:
             print(
-                f"meshheal: interrupted; {study.directory.path} keeps what was done. Complete it with "
-                f"--resume {study.directory.name}",
+                f"meshheal: interrupted; {path} keeps what was done. Complete it with --resume {path.name}",
                 file=sys.stderr,
             )
             sys.exit(130)
     if as_json:
         print(json.dumps(results, indent=1))
-    show(results, study, sys.stderr if as_json else sys.stdout)
+    show(results, path, sys.stderr if as_json else sys.stdout)
     if not results["valid"]:
         raise SystemExit(1)
 
 
-def _parallel(asked: int | None, study: Study) -> int:
+def _parallel(asked: int | None, studies: dict[str, Study]) -> int:
     """Runs at a time. Runs in real time, which share servers or a cluster, come one after another unless asked otherwise."""
     if asked is not None:
         return asked
-    return _CORES if study.prepared.runtime() == "local" else 1
+    return _CORES if all(study.prepared.runtime() == "local" for study in studies.values()) else 1

@@ -70,7 +70,7 @@ def _sweep(seeds: list[int], parallel: int, lone: bool) -> list[Verdict]:
         print(f"meshheal: interrupted after {len(done)} of {len(jobs)} worlds", file=sys.stderr)
         raise SystemExit(130) from None
     finally:
-        messages.close()  # type: ignore[attr-defined]
+        messages.close()
     return sorted(done, key=lambda v: v.seed)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 from typing import Literal
 
@@ -12,13 +12,17 @@ from meshheal.events import (
     AgentFailed,
     AnyEvent,
     CommitteeMet,
+    CorrelatedDegradation,
     Crashed,
     Event,
     EvidenceShared,
+    ExclusionWithheld,
     FirstLook,
     ModelCalled,
     ProducerAsked,
     Restarted,
+    ReviewerSidelined,
+    ReviewersUninformative,
     StateChanged,
     Swapped,
     TaskArrived,
@@ -45,6 +49,9 @@ class Detection(Struct):
     window_tasks: int | None = None
     """Length of the episode in tasks: where a censored delay is cut off for the restricted mean."""
     reason: Reason | None = None
+    among_healthy: bool | None = None
+    """Whether each neighbour of the agent has a healthy majority among its own neighbours while all who are ever
+    degraded are; null where nobody said."""
 
 
 class Reintegration(Struct):
@@ -89,6 +96,23 @@ class SeedResult(Struct):
     """By purpose, the share of prompt tokens that servers had in their prefix cache; null where none told."""
     calls_estimated: int = 0
     """Calls whose tokens the server did not count (credibly): estimates stand in."""
+    requests_per_task: float | None = None
+    """Requests and notices between agents; their replies are not counted apart."""
+    evidence_per_task: float | None = None
+    """Messages that carry review records."""
+    two_hops_per_task: float | None = None
+    """Of both, those to an agent that is no neighbour of the sender."""
+    alarms: dict[str, int] = field(default_factory=dict)
+    """Events in which the network says that something is wrong with more than one agent, by kind."""
+    alarm_delay: int | None = None
+    """Tasks from the first onset to the first `correlated_degradation`; null where none came."""
+
+    def count_traffic(self, traffic: Mapping[str, int]) -> None:
+        """Take in what crossed the links, as a log's footer has it."""
+        n = max(1, self.tasks)
+        self.requests_per_task = traffic["requests"] / n
+        self.evidence_per_task = traffic["evidence"] / n
+        self.two_hops_per_task = traffic["two_hops"] / n
 
 
 class _Episode(Struct):
@@ -168,6 +192,17 @@ class Summary:
                 self._swapped(event)
             case AgentFailed():
                 r.failures += 1
+            case CorrelatedDegradation():
+                self._alarm("correlated_degradation")
+                if r.alarm_delay is None and self._episodes:
+                    r.alarm_delay = self._index - self._episodes[0].onset + 1
+            case ReviewersUninformative():
+                self._alarm("reviewers_uninformative")
+            case ReviewerSidelined():
+                if not event.active:
+                    self._alarm("reviewer_sidelined")
+            case ExclusionWithheld():
+                self._alarm("exclusion_withheld")
             case Crashed():
                 self._down.add(event.agent)
             case Restarted():
@@ -185,6 +220,9 @@ class Summary:
         known = self._cache.setdefault(call.purpose, Usage())
         if notes.cache_told:
             self._cache[call.purpose] = known + Usage(call.usage.prompt, 0, call.usage.cached)
+
+    def _alarm(self, kind: str) -> None:
+        self.result.alarms[kind] = self.result.alarms.get(kind, 0) + 1
 
     # --- beliefs against truth -----------------------------------------------------------------------------------
 

@@ -22,6 +22,8 @@ from meshheal.trace.provenance import provenance
 from meshheal.trace.reader import LogFile
 
 LATEST = "latest"
+SUITE = "suite.json"
+"""Marks a directory that holds the runs of several experiments."""
 _LOG = re.compile(r"(?P<method>.+?)-(?P<seed>-?\d+)\.jsonl\.zst")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
 _CUT = ".cut"
@@ -126,13 +128,7 @@ class RunDir:
         return log.with_name(log.name.replace(".jsonl.zst", f"{_CUT}.jsonl.zst"))
 
     def _read(self, name: str) -> dict[str, Any]:
-        try:
-            content = json.loads((self.path / name).read_bytes())
-        except (OSError, ValueError) as error:
-            raise TraceError(f"run {self.name}: {name} cannot be read: {error}") from error
-        if not isinstance(content, dict):
-            raise TraceError(f"run {self.name}: {name} holds no JSON object")
-        return content
+        return read_json(self.path / name)
 
 
 def create(out: Path, name: str, now: datetime, experiment: dict[str, Any]) -> RunDir:
@@ -145,34 +141,94 @@ def create(out: Path, name: str, now: datetime, experiment: dict[str, Any]) -> R
         raise UsageError(
             f"experiment name {name!r} cannot name a directory: use letters, digits, '_', '-', '.' and '+'"
         )
+    path = _named_by_time(out, name, now)
+    made = create_at(path, experiment)
+    _write(out / LATEST, path.name + "\n")
+    return made
+
+
+def create_at(path: Path, experiment: dict[str, Any]) -> RunDir:
+    """Make the run directory `path`, where nothing but an empty directory is. Raises `TraceError`."""
+    with _one_line(f"cannot make a run directory in {path.parent}", "choose another with --out"):
+        (path / "events").mkdir(parents=True, exist_ok=True)
+    _write_json(path / "experiment.json", experiment)
+    _write_json(path / "lock.json", provenance())
+    return RunDir(path)
+
+
+def create_suite(out: Path, name: str, now: datetime, suite: dict[str, Any]) -> Path:
+    """Make a directory for several runs, each in a directory of its own inside, and let `out/latest` name it.
+
+    `suite` becomes its suite.json. Raises as `create` does.
+    """
+    path = _named_by_time(out, name, now)
+    _write_json(path / SUITE, suite)
+    _write_json(path / "lock.json", provenance())
+    _write(out / LATEST, path.name + "\n")
+    return path
+
+
+def _named_by_time(out: Path, name: str, now: datetime) -> Path:
     stem = f"{name}-{now.astimezone(UTC):%Y%m%dT%H%M%S}"
     with _one_line(f"cannot make a run directory in {out}", "choose another with --out"):
         out.mkdir(parents=True, exist_ok=True)
-        path = _new_directory(out, stem)
-        (path / "events").mkdir()
-    _write_json(path / "experiment.json", experiment)
-    _write_json(path / "lock.json", provenance())
-    _write(out / LATEST, path.name + "\n")
-    return RunDir(path)
+        return _new_directory(out, stem)
 
 
 def open_run(run: str | Path, out: Path) -> RunDir:
     """The run at a path, of that name in `out`, or the one made last (`latest`). Raises `UsageError` where
     there is none."""
-    given = str(run)
+    found = find_run(run, out)
+    if isinstance(found, RunDir):
+        return found
+    inside = ", ".join(f"{run}/{label}" for label in list(suite_runs(found))[:6])
+    raise UsageError(f"{found.name} is a study of several experiments: name one of them ({inside})")
+
+
+def find_run(run: str | Path, out: Path) -> RunDir | Path:
+    """The run at a path, of that name in `out`, or the one made last; of a study of several, its directory.
+
+    One experiment of a study is `STUDY/LABEL`. Raises `UsageError` where there is none.
+    """
+    given, slash, label = str(run).partition("/")
     if given == LATEST and not Path(LATEST).is_dir():
         try:
             given = (out / LATEST).read_text().strip()
         except OSError as error:
             raise UsageError(f"no latest run in {out}: run an experiment first, or say where with --out") from error
+    given = f"{given}{slash}{label}"
     for path in (out / given, Path(given)):
         if (path / "experiment.json").is_file():
             return RunDir(path)
+        if (path / SUITE).is_file():
+            return path
     raise UsageError(f"no run {given!r} here or in {out}: give the run's directory, its name, or 'latest'{_known(out)}")
 
 
+def suite_runs(path: Path) -> dict[str, RunDir]:
+    """The runs of a study of several experiments, by label, in their declared order. Raises `TraceError`."""
+    labels = read_json(path / SUITE)["experiments"]
+    return {label: RunDir(path / label) for label in labels}
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The JSON object in a file. Raises `TraceError`."""
+    try:
+        content = json.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise TraceError(f"run {path.parent.name}: {path.name} cannot be read: {error}") from error
+    if not isinstance(content, dict):
+        raise TraceError(f"run {path.parent.name}: {path.name} holds no JSON object")
+    return content
+
+
+def write_json(path: Path, content: dict[str, Any]) -> None:
+    """Write a file of a run, whole or not at all. Raises `TraceError`."""
+    _write_json(path, content)
+
+
 def _known(out: Path) -> str:
-    runs = sorted(path.parent.name for path in out.glob("*/experiment.json"))
+    runs = sorted(path.parent.name for name in ("experiment.json", SUITE) for path in out.glob(f"*/{name}"))
     return f" (there are {', '.join(runs[-5:])})" if runs else ""
 
 

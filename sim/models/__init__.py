@@ -34,8 +34,10 @@ __all__ = [
 def _synthetic(name: str, at: Setting) -> Model | None:
     if name not in PROFILES:
         return None
-    w = at.workload
-    return Synthetic(PROFILES[name].at(at.end), w.sheet, at.tasks, w.benchmark, at.seed, w.levels)
+    w, profile = at.workload, PROFILES[name].at(at.end)
+    if at.agreeable is not None:
+        profile = profile.agreeable(at.agreeable)
+    return Synthetic(profile, w.sheet, at.tasks, w.benchmark, at.seed, w.levels)
 
 
 def _recorded(name: str, at: Setting) -> Model | None:

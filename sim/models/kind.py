@@ -18,8 +18,8 @@ class Setting(Struct, frozen=True):
     """Where a model is to work: the tasks of a run by id, the workload they come from, the run's seed.
 
     `data` is the file or folder of recordings, `end` the end of the estimated ranges that simulated models
-    take, `agreeable` the chance that a recorded judge accepts an answer that disagrees with its own.
-    `served` says, by name, where models behind servers are.
+    take, `agreeable` the chance that a judge wrongly accepts an answer: a recorded one where it disagrees with its own,
+    a simulated one where it is wrong. `served` says, by name, where models behind servers are.
     """
 
     workload: Workload

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from meshheal.errors import UsageError
 
@@ -43,20 +43,28 @@ NAMES = ("gym:math", *LOADERS)
 class WorkloadSpec(Struct, frozen=True):
     """A workload as an experiment declares it: `tasks` is the length of the stream, `data` a file or folder,
     if any.
+
+    `benchmark`: whose published accuracies the simulated models take in place of the workload's own (a declared
+    proxy: generated tasks then stand for that benchmark's items).
     """
 
     name: str
     tasks: int = 630
     data: str | None = None
+    benchmark: Benchmark | None = None
 
     def load(self, download: bool = True) -> Workload:
         """The workload declared here; raises `UsageError` as `load` does."""
-        return load(self.name, None if self.data is None else Path(self.data), self.tasks, download)
+        found = load(self.name, None if self.data is None else Path(self.data), self.tasks, download)
+        if self.benchmark is None or self.benchmark == found.benchmark:
+            return found
+        source = f"{found.source.partition(';')[0]}; {self.benchmark} is the declared proxy for model accuracies"
+        return structs.replace(found, benchmark=self.benchmark, source=source)
 
 
-def gym(subject: str = "math", tasks: int = 630) -> WorkloadSpec:
-    """Generated tasks of a subject."""
-    return WorkloadSpec(f"gym:{subject}", tasks)
+def gym(subject: str = "math", tasks: int = 630, benchmark: Benchmark | None = None) -> WorkloadSpec:
+    """Generated tasks of a subject; with `benchmark` they stand for the items of that one."""
+    return WorkloadSpec(f"gym:{subject}", tasks, benchmark=benchmark)
 
 
 def bbh(tasks: int = 630, data: str | None = None) -> WorkloadSpec:
