@@ -14,23 +14,22 @@ from sim.live.serving import HEALTHY_MODEL, SWAPPED_MODEL, main
 from sim.workloads import facts
 from topologies import complete
 
-TASKS = 300
-
 EXPERIMENT = Experiment(
     name="live_quantization",
     topology=complete(6),
-    workload=facts(tasks=TASKS, data=str(Path(__file__).parent / "live" / "calibration.json")),
+    workload=facts(tasks=150, data=str(Path(__file__).parent / "live" / "calibration.json")),
     healthy=HEALTHY_MODEL,
     # Work outside an agent's abilities, which only a routing error gives it, costs accuracy there too.
     outside=SWAPPED_MODEL,
     faults=(
-        swap(agent=0, to=SWAPPED_MODEL, at=50, back=150),
-        swap(agent=3, to=SWAPPED_MODEL, at=100, back=200),
+        swap(agent=0, to=SWAPPED_MODEL, at=25, back=85),
+        swap(agent=3, to=SWAPPED_MODEL, at=50, back=110),
     ),
     methods=("meshheal", "unprotected"),
     seeds=1,
     twin=False,
-    settings={"review": {"by": "likelihood"}, "limits": {"call_timeout": 120.0}},
+    # Reviewers are sure of what they know: half a nat a token is a clear lead. The calls wait long, for cores that are shared.
+    settings={"review": {"by": "likelihood", "likelihood_scale": 0.5}, "limits": {"call_timeout": 300.0}},
     runtime="ray",
     agents_per_host=1,
 )

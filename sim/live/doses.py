@@ -45,6 +45,8 @@ class Dose(Struct, frozen=True):
             answers="likelihood",
             preamble=self.preamble,
             body=self.body,
+            timeout=120.0,
+            deadline=240.0,
         )
 
 

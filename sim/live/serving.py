@@ -31,7 +31,7 @@ from sim.workloads import load
 
 HEALTHY_MODEL = "openai/healthy"
 SWAPPED_MODEL = "openai/swapped"
-PREDICTED_SEEDS = 40
+PREDICTED_SEEDS = 20
 """Seeds of a prediction, which costs seconds."""
 
 
