@@ -194,8 +194,9 @@ def _check_models(e: Experiment, made: World) -> None:
     """Raise `UsageError` for models that cannot do what the settings ask, and `ModelError` where a server is not there."""
     servers = e.served()
     for name in sorted(made.model_names()):
-        nature = made.model(name).nature
-        if made.settings.review.by == "likelihood" and nature == "simulated":
+        model = made.model(name)
+        nature = model.nature
+        if made.settings.review.by == "likelihood" and nature == "simulated" and not getattr(model, "weighs", False):
             raise UsageError(
                 f"review.by=likelihood needs the token likelihoods of real models; {name} is {nature}. Leave review.by at "
                 "sampling, or use models behind a server (openai/NAME)"

@@ -46,7 +46,7 @@ HealthyOption = Annotated[
 DegradedOption = Annotated[
     str | None, typer.Option("--degraded", metavar="MODEL", help="Model that swapped agents run on.")
 ]
-WorkloadOption = Annotated[str | None, typer.Option("--workload", help="gym:math, bbh, math or mmlu_pro.")]
+WorkloadOption = Annotated[str | None, typer.Option("--workload", help="gym:math, bbh, math, mmlu_pro or facts.")]
 DataOption = Annotated[Path | None, typer.Option("--data", help="File or folder of the workload's data.")]
 TasksOption = Annotated[int | None, typer.Option("--tasks", help="Length of the task stream.")]
 MethodsOption = Annotated[

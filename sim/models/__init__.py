@@ -16,6 +16,8 @@ from meshheal.errors import UsageError
 from meshheal.model import Model
 from meshheal.models import OpenAI, Served
 from meshheal.types import Task, TaskId
+from sim.models import calibration
+from sim.models.calibrated import Calibrated
 from sim.models.figures import End
 from sim.models.kind import Kind, Setting
 from sim.models.profiles import PROFILES
@@ -25,7 +27,7 @@ from sim.models.synthetic import Synthetic
 from sim.workloads.sheet import Workload
 
 __all__ = [
-    "KINDS", "PROFILES", "Kind", "Recorded", "Setting", "Synthetic", "answered", "catalogue", "resolve",
+    "KINDS", "PROFILES", "Calibrated", "Kind", "Recorded", "Setting", "Synthetic", "answered", "catalogue", "resolve",
 ]  # fmt: skip
 
 
@@ -52,9 +54,27 @@ def _openai(name: str, at: Setting) -> Model | None:
     return OpenAI(name, at.served[name], at.seed, at.tasks)
 
 
+def _calibrated(name: str, at: Setting) -> Model | None:
+    if at.data is None:
+        raise UsageError(f"model calibrated/{name}: no calibration is given; give its file with --data")
+    found = calibration.read(at.data)
+    return Calibrated(name, found, at.workload.sheet, at.tasks, at.seed) if name in found.rows else None
+
+
+def _calibrated_names(data: Path | None) -> tuple[str, ...]:
+    """The copies in a file of likelihoods; none where the data are something else."""
+    if data is None or data.suffix != ".json" or not data.is_file():
+        return ()
+    try:
+        return tuple(calibration.read(data).rows)
+    except UsageError:
+        return ()
+
+
 KINDS: dict[str, Kind] = {
     "synthetic": Kind(_synthetic, lambda _: PROFILES),
     "recorded": Kind(_recorded, available),
+    "calibrated": Kind(_calibrated, _calibrated_names),
     "openai": Kind(_openai, lambda _: ()),
 }
 """What may stand before the slash of a model's name."""
