@@ -185,14 +185,18 @@ class ArmFold:
         scores.task.append(self._rows.get(event.task, -1))
 
     def _moved(self, event: SuspicionMoved) -> None:
+        self._holds(event.node, event.agent, event.evidence)
+
+    def _holds(self, by: AgentId, agent: AgentId, level: float) -> None:
         evidence = self._evidence
-        evidence.x.append(self._x)
-        evidence.by.append(event.node)
-        evidence.agent.append(event.agent)
-        evidence.level.append(round(10 * log2(max(1.0, event.evidence))))
+        evidence.x.append(max(0, self._x))
+        evidence.by.append(by)
+        evidence.agent.append(agent)
+        evidence.level.append(round(10 * log2(max(1.0, level))))
 
     def _changed(self, event: StateChanged) -> None:
         ability = self._words(event.ability) if event.ability else -1
+        self._holds(event.node, event.agent, event.evidence)  # also where it starts afresh, which moves nothing
         held = self._unwell.setdefault(event.node, set())
         (held.discard if event.to == "healthy" else held.add)((event.agent, ability))
         task = self._rows.get(event.task, -1)

@@ -7,8 +7,7 @@ a row of `Tasks`, or -1 where that task is not listed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from msgspec import Struct, field
 
@@ -124,6 +123,6 @@ Table = TypeVar("Table", Scores, Evidence, Probes)
 def thin(table: Table, most: int) -> Table:
     """Every k-th row, so that at most `most` are left."""
     names = table.__struct_fields__
-    columns: Sequence[list[int]] = [getattr(table, name) for name in names]
+    columns: Any = [getattr(table, name) for name in names]
     step = -(-len(columns[0]) // most)
     return type(table)(*[column[::step] for column in columns]) if step > 1 else table

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 _CIRCLE = 12
 """Up to so many agents stand on a circle."""
 _SPRINGS = 150
-"""Up to so many points springs are computed between; more are grouped first."""
+"""Up to so many points distances are computed between; more are grouped first."""
+_ROUNDS = 60
 
 
 class Layout(Struct):
@@ -118,14 +119,49 @@ def _distance(p: tuple[float, float], q: tuple[float, float]) -> float:
 
 
 def _springs(graph: nx.Graph[int]) -> dict[int, tuple[float, float]]:
-    import networkx as nx
+    """Distances on the page as near as can be to distances in the graph: stress majorization.
 
-    if not nx.is_connected(graph) or len(graph) > _SPRINGS:
-        found: dict[int, Any] = nx.spring_layout(graph, seed=0, iterations=120)
-    else:
-        found = nx.kamada_kawai_layout(graph)
-        found = nx.spring_layout(graph, pos=found, seed=0, iterations=15, k=1.1 / sqrt(len(graph)))
-    return {node: (float(x), float(y)) for node, (x, y) in found.items()}
+    Gansner, Koren and North, "Graph drawing by stress majorization" (2004), from classical scaling as a start.
+    """
+    import numpy as np
+
+    nodes = sorted(graph)
+    wanted = _distances(graph, nodes)
+    n = len(nodes)
+    if n < 3:
+        return {node: (float(i), 0.0) for i, node in enumerate(nodes)}
+    centred = np.eye(n) - 1 / n
+    values, vectors = np.linalg.eigh(-0.5 * centred @ wanted**2 @ centred)
+    at = vectors[:, [-1, -2]] * np.sqrt(np.maximum(values[[-1, -2]], 1e-9))
+    at *= np.sign(at[np.abs(at).argmax(axis=0), [0, 1]])  # a scaling's sign is arbitrary
+    weights = 1 / (wanted + np.eye(n)) ** 2
+    np.fill_diagonal(weights, 0)
+    inverse = np.linalg.pinv(np.diag(weights.sum(axis=1)) - weights)
+    for _ in range(_ROUNDS):
+        gaps = np.sqrt(((at[:, None, :] - at[None, :, :]) ** 2).sum(axis=2))
+        pull = -weights * wanted / np.maximum(gaps, 1e-6)
+        np.fill_diagonal(pull, 0)
+        np.fill_diagonal(pull, -pull.sum(axis=1))
+        at = inverse @ (pull @ at)
+    return {node: (float(x), float(y)) for node, (x, y) in zip(nodes, at, strict=True)}
+
+
+def _distances(graph: nx.Graph[int], nodes: list[int]) -> Any:
+    """Hops between all pairs; between parts that are not joined, two more than the largest."""
+    import numpy as np
+
+    place = {node: i for i, node in enumerate(nodes)}
+    found = np.full((len(nodes), len(nodes)), -1.0)
+    for start in nodes:
+        row, front, hops = found[place[start]], [start], 0
+        row[place[start]] = 0
+        while front:
+            hops += 1
+            front = [b for b in {b for a in front for b in graph[a]} if row[place[b]] < 0]
+            for b in front:
+                row[place[b]] = hops
+    found[found < 0] = found.max() + 2
+    return found
 
 
 def _rows(n: int) -> dict[int, tuple[float, float]]:

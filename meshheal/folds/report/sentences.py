@@ -57,7 +57,7 @@ def _agents(degraded: Sequence[Incident], result: SeedResult, *, ended: bool) ->
     if not found:
         return f"{worse} and {'none was' if len(agents) > 1 else 'was not'} excluded by all its neighbours; {_false(result)}."
     if len(degraded) <= _NAMED:
-        took = _listed([f"agent {i.agent} by the {ordinal(i.delay)} task" for i in found if i.delay is not None])
+        took = _listed([f"agent {i.agent} by the {ordinal(i.delay)} task after" for i in found if i.delay is not None])
         return f"{worse}; all neighbours excluded {took}{_missed(degraded, found)}{_back(degraded)}; {_false(result)}."
     delay = median(i.delay for i in found if i.delay is not None)
     took = f"{len(found):,} of {len(degraded):,} times all its neighbours excluded one, after a median of {delay:,.0f} tasks"
@@ -99,8 +99,8 @@ def _cost(result: SeedResult, incidents: Sequence[Incident]) -> str:
     total = result.tokens_per_task
     parts = sorted(((v, p) for p, v in result.tokens_by_purpose.items() if p != "produce" and v > 0), reverse=True)[:2]
     names = {"probe": "probes", "review": "reviews", "takeover": "takeovers", "deliberate": "deliberation"}
-    share = _listed([f"{percent(v / total, 0)} for {names.get(p, p)}" for v, p in parts]) if total else ""
-    cost = f"A task cost {total:,.0f} tokens and {result.calls_per_task:.1f} model calls{f', {share}' if share else ''}"
+    share = ", ".join([f"{percent(v / total, 0)} {names.get(p, p)}" for v, p in parts]) if total else ""
+    cost = f"A task cost {total:,.0f} tokens{f' ({share})' if share else ''} in {result.calls_per_task:.1f} model calls"
     alarms = sum(i.sort in ("correlated", "uninformative") for i in incidents)
     if alarms:
         cost += f"; {_count(alarms, 'alarm')} {'was' if alarms == 1 else 'were'} raised for a whole group"
@@ -124,7 +124,7 @@ def _listed(parts: Sequence[str]) -> str:
 
 def percent(share: float | None, digits: int = 1) -> str:
     """A share as a person writes it."""
-    return "–" if share is None else f"{100 * share:.{digits}f} %"
+    return "–" if share is None else f"{100 * share:.{digits}f}\u202f%"
 
 
 def ordinal(n: int) -> str:

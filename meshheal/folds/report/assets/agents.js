@@ -14,7 +14,7 @@ class AgentCharts {
         el("span", {}, el("i", { class: "dot" }), " first look"), el("span", {}, el("i", { class: "cross" }), " probe"),
         el("span", {}, el("i", { class: "mean" }), " mean of the last 12"), el("span", {}, el("i", { class: "ill" }), " on a worse model"),
         el("span", {}, el("i", { class: "evidence" }), " highest evidence against it (log)"),
-        [1, 3, 2].map((s) => el("span", {}, stateIcon(s), ` share of neighbours: ${STATES[s]}`))),
+        el("span", {}, "strip: share of neighbours that hold it", [1, 3, 2].map((s) => [stateIcon(s), STATES[s]]))),
       this.list);
     this.choose();
   }

@@ -37,11 +37,11 @@ class Run {
     this.network = new NetworkView(this);
     this.incidents = new IncidentList(this);
     this.agents = new AgentCharts(this);
-    this.tasks = new TaskList(this);
+    this.tasks = source.live && this.head.folded < 1 ? new TaskIndex(this) : new TaskList(this);
     this.accuracy = accuracyPart(overview.heads, overview.about, { cursor: () => this.x });
     this.parts = [this.network, this.agents, { end: () => this.accuracy.drawing.end() }];
     replace(main,
-      headline(this), this.chooser(), summaryPart(this), this.network.element, this.incidents.element, this.agents.element,
+      headline(this), this.chooser(), this.progress(), summaryPart(this), this.network.element, this.incidents.element, this.agents.element,
       this.accuracy.element, tokensPart(overview.heads, overview.about), overview.results && figuresPart(overview.results, overview.about),
       this.tasks.element, this.foot());
     this.network.update();
@@ -66,6 +66,13 @@ class Run {
       methods.length > 1 && named("method", choice("Method", methods.map((m) => [m, m]), this.head.method, (v) => to({ method: v }))),
       named("seed", choice("Seed", [...new Set(of.map((h) => h.seed))].map((s) => [s, String(s)]), this.head.seed, (v) => to({ seed: Number(v) }))),
       of.some((h) => h.twin) && named("twin", choice("Faults", [["", "as declared"], ["twin", "none (twin)"]], this.head.twin ? "twin" : "", (v) => to({ twin: v === "twin" }))));
+  }
+
+  progress() {
+    const { head } = this;
+    if (head.folded < 1) return el("p", { class: "reading" }, `${percent(head.folded, 0)} of the ${count(head.events)} events of this log are read; the page is drawn from these and goes on by itself.`);
+    if (!head.complete) return el("p", { class: "reading" }, "This log has no end yet: the run goes on, or was cut.");
+    return null;
   }
 
   foot() {
@@ -130,7 +137,6 @@ class Run {
       if (current !== this) return;
       try {
         await this.refresh();
-        announce("");
       } catch (error) {
         announce(`No answer from the server: ${error.message}`);
       }
@@ -143,28 +149,37 @@ class Run {
   }
 
   async refresh() {
-    const busy = document.querySelector("dialog[open]") || this.network.playing || main.contains(document.activeElement);
     const overview = await source.overview(this.overview.about.name);
-    const reply = await source.arm(overview.about.name, this.head.key, this.version);
+    const head = overview.heads.find((h) => h.key === this.head.key);
+    if (!head) return;
+    const reply = await source.arm(overview.about.name, head.key, this.version);
     const same = reply === null || reply.unchanged;
     if (current !== this || (same && JSON.stringify(overview.heads) === JSON.stringify(this.overview.heads))) return;
-    if (busy && overview.heads.find((h) => h.key === this.head.key)?.folded < 1) return;
+    const take = () => this.take(overview, head, same ? null : reply);
+    // Not under the hands of somebody who reads a story, watches the run play, or is about to press something.
+    const busy = document.querySelector("dialog[open], details[open]") || this.network.playing || main.querySelector(":focus");
+    if (busy) replace(said, el("button", { type: "button", class: "link", onclick: take }, `Show news (${plural(head.events, "event")})`));
+    else take();
+  }
+
+  take(overview, head, reply) {
     const atEnd = this.x >= this.arm.arrivals - 1;
     this.overview = overview;
-    this.head = overview.heads.find((h) => h.key === this.head.key) ?? overview.heads[0];
-    if (!same) {
+    this.head = head;
+    if (reply) {
       this.arm = reply.arm;
       this.version = reply.version;
       this.rows = null;
     }
     if (atEnd) this.x = Math.max(0, this.arm.arrivals - 1);
-    const focus = document.activeElement?.id;
     const y = scrollY;
     this.draw();
-    scrollTo(0, y);
-    if (focus) document.getElementById(focus)?.focus({ preventScroll: true });
+    scrollTo({ top: y, behavior: "instant" });
+    announce("");
   }
 }
+
+const said = el("span", { id: "said", role: "status" });
 
 function bar(links) {
   const button = el("button", { type: "button", id: "theme", onclick: () => { setTheme(theme() === "dark" ? "light" : "dark"); label(); } });
@@ -174,10 +189,10 @@ function bar(links) {
   };
   label();
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", label);
-  replace(document.getElementById("bar"), el("span", { class: "brand" }, "MeshHeal"), el("nav", { "aria-label": "Parts of the page" }, links.map(([href, text]) => el("a", { href }, text))), el("span", { id: "said", role: "status" }), button);
+  replace(document.getElementById("bar"), el("span", { class: "brand" }, "MeshHeal"), el("nav", { "aria-label": "Parts of the page" }, links.map(([href, text]) => el("a", { href }, text))), said, button);
 }
 
-const announce = (text) => (document.getElementById("said").textContent = text);
+const announce = (text) => replace(said, text);
 
 const PARTS = [["what", "What happened"], ["network", "Network"], ["incidents", "Incidents"], ["agents", "Agents"], ["accuracy", "Accuracy"], ["tokens", "Tokens"], ["tasks", "Tasks"]];
 

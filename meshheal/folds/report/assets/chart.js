@@ -60,7 +60,7 @@ function arrivalsAxis(c, scale, y, { labels = true } = {}) {
   const many = Math.max(2, Math.floor((scale.right - scale.left) / 90));
   for (const v of ticks(0, scale.arrivals, many).filter(Number.isInteger)) {
     const x = scale(v);
-    if (x > scale.right - 14 && v !== 0) continue;
+    if (x > scale.right - 34 - 3 * count(v).length && v !== 0) continue; // the word stands there
     c.fillText(count(v), Math.max(x, scale.left + 3), y + 10);
   }
   c.textAlign = "right";

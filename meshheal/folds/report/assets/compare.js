@@ -35,7 +35,7 @@ function moving(line, stretches) {
   return points;
 }
 
-function accuracyPart(heads, about, { windows = [], cursor = () => null, label, id = "accuracy", title = "Accuracy over time" } = {}) {
+function accuracyPart(heads, about, { cursor = () => null, label, id = "accuracy", title = "Accuracy over time" } = {}) {
   const lines = curves(heads, label);
   const names = [...new Set(lines.map((l) => (label ? l.key : l.method)))];
   const arrivals = Math.max(1, ...heads.map((h) => h.arrivals));
@@ -76,7 +76,6 @@ function accuracyPart(heads, about, { windows = [], cursor = () => null, label, 
       c.fillStyle = ink("ink");
       c.fillRect(scale(x + 0.5) - 0.5, top, 1, bottom - top);
     }
-    void windows;
   });
   const seeds = Math.max(...lines.map((l) => l.seeds), 0);
   const note = `Share of right answers over the last ${count(stretches * width)} tasks${seeds > 1 ? `, ${seeds} seeds together` : ""}. ` +
@@ -118,7 +117,7 @@ function tokensPart(heads, about) {
   const most = Math.max(1, ...rows.map((r) => r.total));
   const bar = (r) => el("div", { class: "bar-row" },
     el("div", { class: "bar-name" }, el("b", {}, r.method), el("span", {}, `${count(r.total)} a task`)),
-    el("div", { class: "bar", role: "img", "aria-label": `${r.method}: ${r.parts.map(([p, n]) => `${p} ${count(n)}`).join(", ")}` },
+    el("div", { class: "stack", role: "img", "aria-label": `${r.method}: ${r.parts.map(([p, n]) => `${p} ${count(n)}`).join(", ")}` },
       r.parts.map(([p, n]) => el("span", { class: `part ${p}`, style: { width: `${(100 * n) / most}%` }, title: `${p}: ${count(n)} tokens a task` }))),
     el("p", { class: "bar-parts" }, r.parts.map(([p, n]) => el("span", {}, el("i", { class: `part ${p}` }), ` ${p} `, el("b", {}, count(n)), ` ${percent(n / r.total, 0)}`))),
     el("p", { class: "quiet bar-models" }, "by model: ", r.models.slice(0, 6).map(([m, n], i) => `${i ? " · " : ""}${m} ${percent(n / r.models.reduce((s, [, k]) => s + k, 0), 0)}`)));
@@ -139,7 +138,7 @@ function figuresPart(results, about) {
   const methods = Object.keys(results.arms);
   const cell = (value, digits) => {
     if (!value || value.mean === null) return "–";
-    const number = (v) => v.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+    const number = (v) => fixed(v, digits);
     const [low, high] = value.ci95;
     return [el("b", {}, number(value.mean)), low === null || high === null ? "" : el("span", { class: "quiet" }, ` ${number(low)} to ${number(high)}`)];
   };

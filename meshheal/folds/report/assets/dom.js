@@ -43,7 +43,9 @@ function replace(node, ...children) {
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const count = (n) => whole.format(n);
 const plural = (n, what) => `${count(n)} ${what}${n === 1 ? "" : "s"}`;
-const percent = (share, digits = 1) => (share === null || share === undefined ? "–" : `${(100 * share).toFixed(digits)} %`);
+const percent = (share, digits = 1) => (share === null || share === undefined ? "–" : `${(100 * share).toFixed(digits)}\u202f%`);
+
+const fixed = (v, digits) => v.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits }).replace(/^-(?=[0.,]*$)/, "").replace("-", "−");
 
 function duration(seconds) {
   if (seconds < 90) return `${seconds.toFixed(seconds < 10 ? 1 : 0)} s`;

@@ -163,54 +163,81 @@ function observers(run, i) {
       ticks(from, to, 6).filter(Number.isInteger).map((v) => svg("text", { class: "quiet", x: at(v), y: bottom + 12, "text-anchor": "middle" }, count(v)))));
 }
 
-// What happened, line by line, with the task because of which it did.
+// What happened, line by line, with the task because of which it did. Like things at one time are one line.
 function timeline(run, i) {
-  const lines = [];
-  const add = (x, t, state, what, task) => lines.push({ x, t, state, what, task });
-  const [, to] = span(run, i);
-  const { states, probes, words, tasks } = run.arm;
-  const known = (id) => (id ? run.rowOf(id) : -1);
-  const begin = i.onset.x;
-  if (i.sort === "degraded") add(begin, i.onset.t, null, `its models become ${i.model}`, -1);
-  else if (i.text) add(begin, i.onset.t, null, `${i.onset.by !== undefined ? `agent ${i.onset.by}: ` : ""}${i.text}`, known(i.onset.task));
-  if (i.first_evidence) add(i.first_evidence.x, i.first_evidence.t, null, `first evidence, at agent ${i.first_evidence.by} (${i.first_evidence.evidence.toPrecision(2)})`, known(i.first_evidence.task));
-  if (i.agent !== undefined && (i.sort === "degraded" || i.sort === "false_exclusion")) {
-    for (let r = 0; r < states.x.length; r++) {
-      if (states.agent[r] !== i.agent || states.x[r] < begin || states.x[r] > to || states.t[r] < i.onset.t) continue;
-      const where = states.ability[r] >= 0 ? ` in ${words[states.ability[r]]}` : "";
-      const why = words[states.reason[r]] && words[states.reason[r]] !== "evidence" ? `, ${words[states.reason[r]]}` : "";
-      add(states.x[r], states.t[r], states.to[r], `agent ${states.by[r]} holds it ${STATES[states.to[r]]}${where} (evidence ${states.evidence[r]}${why})`, states.task[r]);
-    }
-    let run0 = null; // probes in a row are told as one line
-    for (let r = 0; r < probes.x.length; r++) {
-      if (probes.agent[r] !== i.agent || probes.x[r] < begin || probes.x[r] > to || probes.t[r] < i.onset.t) continue;
-      const motive = words[probes.why[r]];
-      if (!run0 || run0.motive !== motive || probes.t[r] - run0.t > 0.05 * (run.arm.seconds / Math.max(1, run.arm.arrivals)) * 50) {
-        run0 = { x: probes.x[r], t: probes.t[r], motive, scores: [], by: new Set(), task: probes.task[r] };
-        lines.push({ probe: run0, x: run0.x, t: run0.t, state: null, task: run0.task });
-      }
-      run0.scores.push(probes.score[r]);
-      run0.by.add(probes.by[r]);
-    }
-  }
-  if (i.all_excluded) add(i.all_excluded.x, i.all_excluded.t, 3, `all ${count(i.observers)} neighbours exclude it: found after ${plural(i.delay, "task")}`, -1);
-  if (i.recovered) add(i.recovered.x, i.recovered.t, null, i.sort === "crash" ? "it is up again" : "its own models are back", -1);
-  if (i.back && i.sort !== "crash") add(i.back.x, i.back.t, 0, i.delay_back != null ? `nobody excludes it any more: back after ${plural(i.delay_back, "task")}` : "nobody excludes it any more", -1);
-  lines.sort((a, b) => a.t - b.t);
-  const item = (line) => {
-    let { what } = line;
-    if (line.probe) {
-      const p = line.probe;
-      const passed = p.scores.filter((s) => s >= 100 * run.overview.about.accept_at).length;
-      what = `${plural(p.scores.length, "probe")} (${p.motive}) by ${agents([...p.by].sort((a, b) => a - b))}: ${passed} passed`;
-    }
-    return el("li", {},
-      el("span", { class: "at" }, `task ${count(line.x)}`), el("span", { class: "clock" }, duration(line.t)),
-      el("span", { class: "what" }, line.state !== null && line.state !== undefined ? [stateIcon(line.state), " "] : "", what,
-        line.task >= 0 && [" ", el("button", { type: "button", class: "link", onclick: () => run.openTask(tasks.id[line.task]) }, "task")]));
-  };
-  const most = 60;
+  const { tasks } = run.arm;
+  const item = (line) => el("li", {},
+    el("span", { class: "at" }, line.until > line.x ? `${count(line.x)} to ${count(line.until)}` : `task ${count(line.x)}`), el("span", { class: "clock" }, duration(line.t)),
+    el("span", { class: "what" }, line.state !== undefined && [stateIcon(line.state), " "], line.what(),
+      line.task >= 0 && [" ", el("button", { type: "button", class: "link", onclick: () => run.openTask(tasks.id[line.task]) }, "task")]));
+  const lines = merged([...landmarks(run, i), ...beliefLines(run, i), ...probeLines(run, i)].sort((a, b) => a.t - b.t || a.x - b.x));
+  const most = 50;
   const list = el("ol", { class: "timeline" }, lines.slice(0, most).map(item));
   const rest = lines.length > most && el("button", { type: "button", onclick: (e) => { append(list, lines.slice(most).map(item)); e.target.remove(); } }, `Show ${count(lines.length - most)} more lines`);
   return el("div", {}, list, rest);
+}
+
+function landmarks(run, i) {
+  const lines = [];
+  const add = (mark, what, task = -1, state = undefined) => lines.push({ x: mark.x, t: mark.t, state, task, what: () => what });
+  if (i.sort === "degraded") add(i.onset, `its models become ${i.model}`);
+  else if (i.text) add(i.onset, `${i.onset.by !== undefined ? `agent ${i.onset.by}: ` : ""}${i.text}`, i.onset.task ? run.rowOf(i.onset.task) : -1);
+  if (i.first_evidence) add(i.first_evidence, `first evidence, at agent ${i.first_evidence.by} (${i.first_evidence.evidence.toPrecision(2)})`, i.first_evidence.task ? run.rowOf(i.first_evidence.task) : -1);
+  if (i.all_excluded) add(i.all_excluded, `all ${count(i.observers)} neighbours exclude it: found after ${plural(i.delay, "task")}`, -1, EXCLUDED);
+  if (i.recovered) add(i.recovered, i.sort === "crash" ? "it is up again" : "its own models are back");
+  if (i.back && i.sort !== "crash") add(i.back, i.delay_back != null ? `nobody excludes it any more: back after ${plural(i.delay_back, "task")}` : "nobody excludes it any more", -1, 0);
+  return lines;
+}
+
+// Rows of a table that are about the incident's agent, from its onset to its end.
+function rowsOf(run, i, table) {
+  if (i.sort !== "degraded" && i.sort !== "false_exclusion") return [];
+  const [, to] = span(run, i);
+  const rows = [];
+  for (let r = 0; r < table.x.length; r++) if (table.agent[r] === i.agent && table.x[r] <= to && table.t[r] >= i.onset.t - 0.01) rows.push(r);
+  return rows;
+}
+
+function beliefLines(run, i) {
+  const { states, words } = run.arm;
+  return rowsOf(run, i, states).map((r) => {
+    const where = states.ability[r] >= 0 ? ` in ${words[states.ability[r]]}` : "";
+    const reason = words[states.reason[r]];
+    const line = { x: states.x[r], t: states.t[r], state: states.to[r], task: states.task[r], by: [states.by[r]], evidence: [states.evidence[r]],
+      like: `${states.x[r]} ${states.to[r]} ${where} ${reason}` };
+    line.what = () => `${agents(line.by.sort((a, b) => a - b))} ${line.by.length > 1 ? "hold" : "holds"} it ${STATES[line.state]}${where} (evidence ${ranged(line.evidence)}${reason && reason !== "evidence" ? `, ${reason}` : ""})`;
+    return line;
+  });
+}
+
+function probeLines(run, i) {
+  const { probes, words } = run.arm;
+  const passing = 100 * run.overview.about.accept_at;
+  return rowsOf(run, i, probes).map((r) => {
+    const motive = words[probes.why[r]];
+    const line = { x: probes.x[r], t: probes.t[r], task: probes.task[r], by: [probes.by[r]], scores: [probes.score[r]], like: `probe ${motive}` };
+    line.what = () => `${plural(line.scores.length, `${motive} probe`)} by ${agents([...new Set(line.by)].sort((a, b) => a - b))}: ${line.scores.filter((s) => s >= passing).length} passed`;
+    return line;
+  });
+}
+
+// Lines that are alike and follow each other become one; the task is then that of the first.
+function merged(lines) {
+  const found = [];
+  for (const line of lines) {
+    const last = found.at(-1);
+    if (last?.like && last.like === line.like) {
+      last.by.push(...line.by);
+      last.evidence?.push(...line.evidence);
+      last.scores?.push(...line.scores);
+      last.until = line.x;
+    } else found.push(line);
+  }
+  return found;
+}
+
+function ranged(values) {
+  const [low, high] = [Math.min(...values), Math.max(...values)];
+  const short = (v) => (v >= 100 ? count(v) : String(v));
+  return low === high ? short(low) : `${short(low)} to ${short(high)}`;
 }

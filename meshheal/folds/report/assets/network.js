@@ -249,14 +249,20 @@ class NetworkView {
     }
     const most = Math.max(1, ...this.ills, ...this.over.some);
     const step = (scale.right - scale.left) / bins;
-    const bar = (i, n, name) => {
+    const area = (numbers, name) => {
       c.fillStyle = ink(name);
-      c.fillRect(scale.left + i * step, bottom - (n / most) * (bottom - 2), step + 0.3, (n / most) * (bottom - 2));
+      c.beginPath();
+      c.moveTo(scale.left, bottom);
+      numbers.forEach((n, i) => {
+        const y = bottom - (n / most) * (bottom - 2);
+        c.lineTo(scale.left + i * step, y);
+        c.lineTo(scale.left + (i + 1) * step, y);
+      });
+      c.lineTo(scale.right, bottom);
+      c.fill();
     };
-    for (let i = 0; i < bins; i++) {
-      bar(i, this.over.some[i], "excluded-soft");
-      bar(i, this.over.all[i], "excluded");
-    }
+    area(this.over.some, "excluded-soft");
+    area(this.over.all, "excluded");
     c.strokeStyle = ink("ink");
     c.lineWidth = 1.2;
     c.beginPath();
@@ -304,7 +310,7 @@ class NetworkView {
 function legend() {
   return el("p", { class: "legend" },
     STATES.map((name, s) => el("span", {}, stateIcon(s), ` ${name}`)),
-    el("span", {}, el("i", { class: "core" }), " dark core: on a worse model"),
+    el("span", {}, el("i", { class: "core" }), " core: on a worse model"),
     el("span", {}, el("i", { class: "ring" }), " ring: share of neighbours that hold it so"));
 }
 

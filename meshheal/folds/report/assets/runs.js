@@ -15,7 +15,7 @@ class RunList {
         choice("State", [["", "any"], ["running", "running or cut"], ["complete", "complete"]], "", (v) => { this.state = v; this.draw(); }),
         this.count, this.compare),
       el("div", { class: "scroll" }, el("table", { class: "tasks runs" },
-        el("thead", {}, el("tr", {}, ["", "Run", "Models", "Methods", "Seeds", "Tasks", "Right, degraded phase", "State"].map((t) => el("th", { scope: "col" }, t || el("span", { class: "unseen" }, "Compare"))))),
+        el("thead", {}, el("tr", {}, ["", "Run", "Models", "Methods", "Seeds", "Tasks", "Right, degraded phase", "State"].map((t) => el("th", { scope: "col", class: t === "Seeds" || t === "Tasks" ? "num" : null }, t || el("span", { class: "unseen" }, "Compare"))))),
         this.rows)));
   }
 
@@ -66,9 +66,9 @@ async function comparePage(names) {
     el("tr", { class: "group" }, el("th", { scope: "rowgroup", colspan: 4 }, method)),
     ...METRICS.filter(([m]) => both.some((o) => figure(o, method, m)?.mean != null)).map(([metric, name, digits]) => {
       const [x, y] = both.map((o) => figure(o, method, metric));
-      const cell = (v) => (v?.mean == null ? "–" : [el("b", {}, v.mean.toFixed(digits)), v.ci95[0] === null ? "" : el("span", { class: "quiet" }, ` ${v.ci95[0].toFixed(digits)} to ${v.ci95[1].toFixed(digits)}`)]);
+      const cell = (v) => (v?.mean == null ? "–" : [el("b", {}, fixed(v.mean, digits)), v.ci95[0] === null ? "" : el("span", { class: "quiet" }, ` ${fixed(v.ci95[0], digits)} to ${fixed(v.ci95[1], digits)}`)]);
       const gap = x?.mean != null && y?.mean != null ? y.mean - x.mean : null;
-      return el("tr", {}, el("th", { scope: "row" }, name), el("td", {}, cell(x)), el("td", {}, cell(y)), el("td", {}, gap === null ? "–" : `${gap > 0 ? "+" : gap < 0 ? "−" : ""}${Math.abs(gap).toFixed(digits)}`));
+      return el("tr", {}, el("th", { scope: "row" }, name), el("td", {}, cell(x)), el("td", {}, cell(y)), el("td", {}, gap === null ? "–" : `${gap > 0 ? "+" : ""}${fixed(gap, digits)}`));
     }),
   ]);
   const heads = both.flatMap((o, i) => o.heads.filter((h) => !h.twin).map((h) => ({ ...h, method: `${short[i]} ${h.method}` })));

@@ -20,7 +20,7 @@ class TaskList {
         el("label", { class: "field grow" }, el("span", {}, "Find"), el("input", { type: "search", placeholder: "id, ability, kind, agent 3", oninput: (e) => this.filter({ query: e.target.value }) })),
         choice("Outcome", [["", "any"], ...outcomes], "", (v) => this.filter({ outcome: v })),
         choice("Grade", [["", "any"], ["1", "right"], ["0", "wrong"], ["-1", "no answer"]], "", (v) => this.filter({ grade: v })), this.count),
-      el("table", { class: "tasks" }, el("thead", {}, el("tr", {}, ["#", "Task", "Ability", "Producer", "Outcome", "Grade", "Tokens"].map((t) => el("th", { scope: "col" }, t)))), this.body),
+      el("table", { class: "tasks" }, el("thead", {}, el("tr", {}, ["#", "Task", "Ability", "Producer", "Outcome", "Grade", "Tokens"].map((t) => el("th", { scope: "col", class: t === "#" || t === "Tokens" ? "num" : null }, t)))), this.body),
       this.pages,
       el("p", { class: "quiet note" }, run.storyNote()),
     );
@@ -65,6 +65,36 @@ class TaskList {
       el("td", { class: "num", "data-label": "Tokens" }, count(tasks.tokens[r])))));
     const turn = (by, text) => el("button", { type: "button", disabled: this.page + by < 0 || this.page + by >= pages, onclick: () => { this.page += by; this.draw(); } }, text);
     replace(this.pages, pages > 1 && [turn(-1, "Previous"), el("span", { class: "quiet" }, `page ${count(this.page + 1)} of ${count(pages)}`), turn(1, "Next")]);
+  }
+}
+
+// While a large log is being read: its tasks by the index, which has their ids only.
+class TaskIndex {
+  constructor(run) {
+    this.run = run;
+    this.from = 0;
+    this.query = "";
+    this.count = el("output", { class: "quiet" });
+    this.list = el("ul", { class: "ids" });
+    this.pages = el("div", { class: "row pages" });
+    this.element = section("tasks", "Tasks", run.overview.about.mode,
+      el("div", { class: "row filters" },
+        el("label", { class: "field grow" }, el("span", {}, "Find"), el("input", { type: "search", placeholder: "part of an id", oninput: (e) => { this.query = e.target.value; this.from = 0; this.draw(); } })), this.count),
+      this.list, this.pages, el("p", { class: "quiet note" }, "The log is still being read: its tasks by the index alone. Any of them opens at once."));
+    this.draw();
+  }
+
+  async draw() {
+    const asked = `${this.query} ${this.from}`;
+    this.asked = asked;
+    const page = 40;
+    const { run } = this;
+    const found = await source.tasks(run.overview.about.name, run.head.key, this.from, this.query);
+    if (this.asked !== asked) return;
+    this.count.textContent = plural(found.count, "task");
+    replace(this.list, found.ids.slice(0, page).map((id) => el("li", {}, el("button", { type: "button", class: "link", onclick: () => run.openTask(id) }, id))));
+    const turn = (by, text) => el("button", { type: "button", disabled: this.from + by < 0 || this.from + by >= found.count, onclick: () => { this.from += by; this.draw(); } }, text);
+    replace(this.pages, found.count > page && [turn(-page, "Previous"), turn(page, "Next")]);
   }
 }
 
