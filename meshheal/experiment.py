@@ -193,7 +193,7 @@ def _recorded_part(e: Experiment, workload: Workload) -> Workload:
 def _check_models(e: Experiment, made: World) -> None:
     """Raise `UsageError` for models that cannot do what the settings ask, and `ModelError` where a server is not there."""
     servers = e.served()
-    for name in sorted(made.model_names()):
+    for name in made.model_names():
         model = made.model(name)
         nature = model.nature
         if made.settings.review.by == "likelihood" and nature == "simulated" and not getattr(model, "weighs", False):
