@@ -36,6 +36,9 @@ def build() -> typer.Typer:
     app.command("tables", help="A run's tables: as text, Markdown, LaTeX, or per-seed rows in Parquet.")(
         results.tables_command
     )
+    app.command("plot", help="A run's plots, with intervals: accuracy against tokens, delays, states over time.")(
+        results.plot_command
+    )
     app.command("compare", help="Test two runs against each other, or the methods of one.")(results.compare_command)
     app.command("swarm", help="Draw worlds at random, run them, and check what must always hold.")(swarm.swarm)
     app.callback(invoke_without_command=True)(version)

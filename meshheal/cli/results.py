@@ -12,9 +12,12 @@ import typer
 
 from meshheal import compare as comparing
 from meshheal.errors import UsageError
+from meshheal.folds.states import States, StatesOverTime
+from meshheal.folds.summary import watchers
 from meshheal.output.rows import write_parquet
 from meshheal.output.tables import comparisons, tables
 from meshheal.output.text import render, show
+from meshheal.trace.reader import LogFile
 from meshheal.trace.rundir import RunDir, find_run, open_run, read_json
 
 RunArgument = Annotated[str, typer.Argument(help="A run's directory or name, STUDY/LABEL, or 'latest'.")]
@@ -59,6 +62,67 @@ def _put(text: str, output: Path | None) -> None:
         output.write_text(text + "\n", encoding="utf-8")
     except OSError as error:
         raise UsageError(f"cannot write {output}: {error.strerror or error}") from error
+
+
+def plot_command(
+    run: RunArgument = "latest",
+    kind: Annotated[
+        str | None,
+        typer.Option("--kind", help="frontier, delays, measures, states or arl0; by default all that apply."),
+    ] = None,
+    form: Annotated[str, typer.Option("--format", help="png or svg.")] = "png",
+    method: Annotated[str | None, typer.Option("--method", help="For states: whose beliefs.")] = None,
+    seed: Annotated[int | None, typer.Option("--seed", help="For states: of which seed.")] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Folder; else plots/ in the run.")] = None,
+    out: OutOption = Path("runs"),
+) -> None:
+    """Plots of a run."""
+    from meshheal.output import plots
+
+    if form not in ("png", "svg"):
+        raise UsageError(f"--format {form}: choose png or svg")
+    known = (*plots.KINDS, "states")
+    if kind is not None and kind not in known:
+        raise UsageError(f"--kind {kind}: choose one of {', '.join(known)}")
+    path, content = contents(run, out)
+    for name in [kind] if kind else known:
+        try:
+            made = _drawn(name, path, content, method, seed)
+        except UsageError:
+            if kind is None:
+                continue
+            raise
+        target = (output or path / "plots") / f"{name}.{form}"
+        plots.write(made, target)
+        print(target)
+
+
+def _drawn(name: str, path: Path, content: dict[str, Any], method: str | None, seed: int | None) -> Any:
+    from meshheal.output import plots
+
+    if name == "arl0":
+        if not (path / "detectors.json").is_file():
+            raise UsageError(f"{path.name} is no study of detectors: run experiments/detectors.py")
+        return plots.operating(read_json(path / "detectors.json"))
+    if name != "states":
+        return plots.KINDS[name](content)
+    if "suite" in content:
+        raise UsageError(f"{path.name} is a study of several experiments: plot states of one, e.g. {path.name}/LABEL")
+    run = RunDir(path)
+    arms = list(content["arms"])
+    chosen, number = method or arms[0], content["seeds"][0] if seed is None else seed
+    if chosen not in arms or number not in content["seeds"]:
+        raise UsageError(f"{path.name} has no {chosen} with seed {number}; it ran {', '.join(arms)}")
+    return plots.states(_states(run, chosen, number), f"{chosen}, seed {number}", content)
+
+
+def _states(run: RunDir, method: str, seed: int) -> States:
+    topology = run.experiment["topology"]
+    fold = StatesOverTime(watchers(topology["neighbours"], topology["abilities"]))
+    with LogFile(run.log_path(method, seed)) as log:
+        for event in log.events():
+            fold(event)
+    return fold.result
 
 
 def compare_command(
