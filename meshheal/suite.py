@@ -30,6 +30,8 @@ class Suite(Struct, frozen=True, kw_only=True):
     name: str
     experiments: dict[str, Experiment]
     columns: tuple[str, ...] = ("accuracy_degraded", "tokens_per_task", "detected", "detection_tasks")
+    after: Callable[[Path, Mapping[str, Study]], None] | None = None
+    """What is to be made of the logs once all is run, e.g. `meshheal.operating.compare_detectors`."""
 
     def only(self, labels: Sequence[str]) -> Suite:
         """The experiments of some labels. Raises `UsageError` for one that is not there."""
@@ -120,6 +122,8 @@ class SuiteStudy:
             "experiments": dict(zip(self.studies, found, strict=True)),
         }
         write_json(self.path / "results.json", content)
+        if self.suite.after is not None:
+            self.suite.after(self.path, self.studies)
         return content
 
 

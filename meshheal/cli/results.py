@@ -11,11 +11,13 @@ import msgspec
 import typer
 
 from meshheal import compare as comparing
+from meshheal.cli.table import all_tables
 from meshheal.errors import UsageError
 from meshheal.folds.states import States, StatesOverTime
 from meshheal.folds.summary import watchers
+from meshheal.operating import FILE
 from meshheal.output.rows import write_parquet
-from meshheal.output.tables import comparisons, tables
+from meshheal.output.tables import comparisons
 from meshheal.output.text import render, show
 from meshheal.trace.reader import LogFile
 from meshheal.trace.rundir import RunDir, find_run, open_run, read_json
@@ -46,9 +48,9 @@ def tables_command(
         target = output or path / "results.parquet"
         print(f"{write_parquet(content, target)} rows in {target}", file=sys.stderr)
     elif form in ("md", "latex"):
-        _put(render(tables(content), cast("Literal['md', 'latex']", form)), output)
+        _put(render(all_tables(content, path), cast("Literal['md', 'latex']", form)), output)
     elif form == "text":
-        for table in tables(content):
+        for table in all_tables(content, path):
             show(table, sys.stdout)
     else:
         raise UsageError(f"--format {form}: choose text, md, latex or parquet")
@@ -101,9 +103,9 @@ def _drawn(name: str, path: Path, content: dict[str, Any], method: str | None, s
     from meshheal.output import plots
 
     if name == "arl0":
-        if not (path / "detectors.json").is_file():
+        if not (path / FILE).is_file():
             raise UsageError(f"{path.name} is no study of detectors: run experiments/detectors.py")
-        return plots.operating(read_json(path / "detectors.json"))
+        return plots.operating(read_json(path / FILE))
     if name != "states":
         return plots.KINDS[name](content)
     if "suite" in content:
