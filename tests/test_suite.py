@@ -132,6 +132,9 @@ def test_the_command_shows_compares_and_writes_tables(done, tmp_path):
     assert "declared comparisons, a family for each experiment, simulated models" in shown.stdout
     assert command("tables", study.name, "--out", out, "--format", "latex", "-o", tmp_path / "t.tex").returncode == 0
     assert r"\begin{tabular}" in (tmp_path / "t.tex").read_text()
+    costs = command("tables", study.name, "--out", out, "--costs", "--format", "md").stdout
+    assert "100.00 %" in costs
+    assert "processor ms a task" in costs
     compared = command("compare", "latest/long", "latest/short", "--out", out, "--json")
     assert json.loads(compared.stdout)["mode"] == "simulated"
     wrong = command("tables", study.name, "--out", out, "--format", "word")

@@ -16,6 +16,8 @@ from meshheal.errors import UsageError
 from meshheal.folds.states import States, StatesOverTime
 from meshheal.folds.summary import watchers
 from meshheal.operating import FILE
+from meshheal.output.costs import costs
+from meshheal.output.pages import put
 from meshheal.output.rows import write_parquet
 from meshheal.output.tables import comparisons
 from meshheal.output.text import render, show
@@ -40,20 +42,36 @@ def tables_command(
     run: RunArgument = "latest",
     form: Annotated[str, typer.Option("--format", help="text, md, latex or parquet.")] = "text",
     output: OutputOption = None,
+    into: Annotated[
+        Path | None, typer.Option("--into", help="Markdown page with a place for them: <!-- NAME: begin --> and end.")
+    ] = None,
+    with_costs: Annotated[bool, typer.Option("--costs", help="Instead: networks, processor time a task.")] = False,
     out: OutOption = Path("runs"),
 ) -> None:
     """The tables of a run."""
     path, content = contents(run, out)
-    if form == "parquet":
+    made = [costs(path)] if with_costs else all_tables(content, path)
+    if into is not None:
+        name = content["suite"] if "suite" in content else content["experiment"]
+        put(into, f"{name} costs" if with_costs else name, f"{_origin(path, content)}\n\n{render(made, 'md')}")
+    elif form == "parquet":
         target = output or path / "results.parquet"
         print(f"{write_parquet(content, target)} rows in {target}", file=sys.stderr)
     elif form in ("md", "latex"):
-        _put(render(all_tables(content, path), cast("Literal['md', 'latex']", form)), output)
+        _put(render(made, cast("Literal['md', 'latex']", form)), output)
     elif form == "text":
-        for table in all_tables(content, path):
+        for table in made:
             show(table, sys.stdout)
     else:
         raise UsageError(f"--format {form}: choose text, md, latex or parquet")
+
+
+def _origin(path: Path, content: dict[str, Any]) -> str:
+    """Which code the figures are of."""
+    git = read_json(path / "lock.json").get("git") or {}
+    commit = str(git.get("commit", "unknown"))[:7] + (" and changes" if git.get("changed") else "")
+    seeds = sorted({len(one["seeds"]) for one in content.get("experiments", {"": content}).values()})
+    return f"Code {commit}; seeds: {' to '.join(map(str, dict.fromkeys([seeds[0], seeds[-1]])))}."
 
 
 def _put(text: str, output: Path | None) -> None:
