@@ -85,13 +85,15 @@ class Caller:
         inputs: tuple[EventId, ...] = (),
         probing: bool = False,
         score: Scoring = "",
+        max_output: int | None = None,
     ) -> Called:
         """Ask the bound model. A failure is returned and recorded, never raised: it is something the agent suffers."""
         ability = self.binding.needs.get(item, ability)
         model = self.binding.model(ability, purpose)
+        cap = self._max_output if max_output is None else min(max_output, self._max_output)
         request = Request(
             messages,
-            Sampling(max_tokens=self._max_output, n=samples),
+            Sampling(max_tokens=cap, n=samples),
             CallKey(item, self._agent, purpose, subject, n),
             score,
         )

@@ -17,7 +17,7 @@ def build() -> typer.Typer:
     """The command with all its subcommands."""
     import typer
 
-    from meshheal.cli import log, results, run, swarm
+    from meshheal.cli import log, methods, results, run, swarm
 
     def version(version: bool = typer.Option(False, "--version", help="Show the version and exit.")) -> None:
         if version:
@@ -40,6 +40,7 @@ def build() -> typer.Typer:
         results.plot_command
     )
     app.command("compare", help="Test two runs against each other, or the methods of one.")(results.compare_command)
+    app.command("methods", help="Every method there is, and what it is.")(methods.methods)
     app.command("swarm", help="Draw worlds at random, run them, and check what must always hold.")(swarm.swarm)
     app.callback(invoke_without_command=True)(version)
     return app

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib.util
 import inspect
 import json
@@ -21,6 +22,7 @@ from meshheal.cli.display import display
 from meshheal.cli.table import show
 from meshheal.errors import MeshHealError, UsageError
 from meshheal.experiment import Experiment
+from meshheal.methods.named import merge
 from meshheal.models.served import bare, named, served
 from meshheal.study import Parallel, Study, Watch
 from meshheal.suite import Suite, SuiteStudy, at_profile_ends, real
@@ -267,7 +269,7 @@ def serving(e: Experiment, endpoints: list[str] | None, config: Path | None) -> 
 
 def overrides(base: dict[str, dict[str, Any]], pairs: list[str], config: Path | None) -> dict[str, dict[str, Any]]:
     """Settings by section: the experiment's, then the file's, then the command line's. Raises `UsageError`."""
-    merged = {section: dict(values) for section, values in base.items()}
+    merged: dict[str, dict[str, Any]] = copy.deepcopy(base)
     if config is not None:
         for section, values in _read(config).items():
             if section == "models":
@@ -276,13 +278,17 @@ def overrides(base: dict[str, dict[str, Any]], pairs: list[str], config: Path | 
                 raise UsageError(
                     f"--config {config}: {section!r} stands outside a section; write [review], [detector], ..."
                 )
-            merged.setdefault(section, {}).update(values)
+            merge(merged.setdefault(section, {}), values)
     for pair in pairs:
         name, equals, value = pair.partition("=")
         section, dot, key = name.strip().partition(".")
         if not equals or not dot or not key:
             raise UsageError(f"--set {pair}: write SECTION.NAME=VALUE, e.g. --set detector.drop=0.1")
-        merged.setdefault(section, {})[key] = _value(value.strip())
+        held = merged.setdefault(section, {})
+        *groups, last = key.split(".")
+        for group in groups:
+            held = held.setdefault(group, {})
+        held[last] = _value(value.strip())
     return merged
 
 
