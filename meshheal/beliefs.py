@@ -216,11 +216,14 @@ class Beliefs:
         self._neighbours = neighbours
         self.opinions = {n: Opinion(neighbour, settings) for n, neighbour in neighbours.items()}
         self._levels = Levels(settings.detector.pool_prior, settings.detector.window)
-        d = settings.detector
-        base = d.arl0 if d.threshold == "guaranteed" else d.exclude_at
-        self.exclude_at = base * max(1, len(neighbours))
+        self.exclude_at = self.exclude_at_of(len(neighbours))
         self._seen = 0
         self._excluded_by: set[AgentId] = set()
+
+    def exclude_at_of(self, streams: int) -> float:
+        """Evidence that convicts, for an observer of so many agents."""
+        d = self._settings.detector
+        return (d.arl0 if d.threshold == "guaranteed" else d.exclude_at) * max(1, streams)
 
     # --- questions -----------------------------------------------------------------------------------------------
 
