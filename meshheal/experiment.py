@@ -179,8 +179,11 @@ def prepare(experiment: Experiment) -> Prepared:
     prepared.runtime()
     made = world(prepared, Arm(experiment.methods[0], experiment.first_seed))
     _check_models(experiment, made)
-    for method in map(find, experiment.methods):
+    for name in experiment.methods:
+        method = find(name)
         _check_recorded(method, prepared.natures())
+        if method.oracle and any(isinstance(f, TimedSwap) for f in experiment.faults):
+            raise UsageError(f"method {method.name!r} knows swaps by arrivals; declare swaps by arrivals, or leave it out")
         if prepared.runtime() == "ray" and (method.oracle or method.centralised):
             raise UsageError(
                 f"method {method.name!r} cannot run on Ray: the {method.marks} part of it lives in one process; take --runtime "
