@@ -8,7 +8,8 @@ import json
 import os
 import sys
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
@@ -21,6 +22,7 @@ from meshheal.cli.display import display
 from meshheal.cli.table import show
 from meshheal.errors import MeshHealError, UsageError
 from meshheal.experiment import Experiment
+from meshheal.exposition import Exposition, serve
 from meshheal.models.served import bare, named, served
 from meshheal.study import Study, Watch
 from meshheal.suite import Suite, SuiteStudy, at_profile_ends, real
@@ -75,6 +77,10 @@ EndsOption = Annotated[
     bool,
     typer.Option("--profile-ends", help="Also with simulated models at both ends of their estimated ranges."),
 ]
+PortOption = Annotated[
+    int | None, typer.Option("--metrics-port", help="Serve Prometheus metrics on this port while it runs.")
+]
+HostOption = Annotated[str, typer.Option("--metrics-host", help="Address that the metrics are served on.")]
 ResumeOption = Annotated[str | None, typer.Option("--resume", metavar="RUN", help="Complete an interrupted run.")]
 
 
@@ -133,6 +139,8 @@ def run(
     agents_per_host: AgentsPerHostOption = None,
     only: OnlyOption = None,
     profile_ends: EndsOption = False,
+    metrics_port: PortOption = None,
+    metrics_host: HostOption = "127.0.0.1",
 ) -> None:
     """Run an experiment from its script."""
 
@@ -142,7 +150,8 @@ def run(
     found = chosen(experiment, only, profile_ends)
     changed = adapt(found, seeds, healthy, degraded, workload, data, tasks, methods, settings, config)
     changed = changed.changed(serving_there) if isinstance(changed, Suite) else serving_there(changed)
-    conduct(changed, out, as_json, display, parallel, resume)
+    with exposed(metrics_port, metrics_host) as exposition:
+        conduct(changed, out, as_json, display, parallel, resume, exposition)
 
 
 def script(declared: Experiment | Suite) -> None:
@@ -299,8 +308,26 @@ def _value(text: str) -> Any:
         return text
 
 
+@contextmanager
+def exposed(port: int | None, host: str) -> Iterator[Exposition | None]:
+    """Serve metrics where a port is given, and say where. Raises `UsageError`."""
+    if port is None:
+        yield None
+        return
+    exposition = Exposition()
+    with serve(exposition, host, port) as taken:
+        print(f"meshheal: metrics on http://{host}:{taken}/metrics", file=sys.stderr, flush=True)
+        yield exposition
+
+
 def conduct(
-    e: Experiment | Suite, out: Path, as_json: bool, how: str, parallel: int | None, resume: str | None
+    e: Experiment | Suite,
+    out: Path,
+    as_json: bool,
+    how: str,
+    parallel: int | None,
+    resume: str | None,
+    exposition: Exposition | None = None,
 ) -> None:
     """Run everything, show progress and the table, write results. Exit 1 where the run is not valid."""
     if how not in ("", "none", "plain", "full"):
@@ -311,10 +338,12 @@ def conduct(
     run: Callable[[int, list[Watch]], dict[str, Any]]
     if isinstance(e, Suite):
         suite = SuiteStudy.start(e, out, now) if resume is None else SuiteStudy.resume(resume, out, e)
-        path, studies, run = suite.path, suite.studies, suite.run
+        path, studies = suite.path, suite.studies
+        run = lambda n, watches: suite.run(n, watches, exposition)  # noqa: E731
     else:
         study = Study.start(e, out, now) if resume is None else Study.resume(resume, out, e)
-        path, studies, run = study.directory.path, {"": study}, lambda n, watches: study.run(n, watches[0])
+        path, studies = study.directory.path, {"": study}
+        run = lambda n, watches: study.run(n, watches[0], exposition)  # noqa: E731
     with display(how, e.name, studies) as watches:
         try:
             results = run(_parallel(parallel, studies), watches)
