@@ -14,6 +14,7 @@ from msgspec import Struct, field
 
 from meshheal.config import Settings
 from meshheal.errors import UsageError
+from meshheal.events import Event
 from meshheal.folds.progress import Progress
 from meshheal.folds.summary import SeedResult, Summary, watchers
 from meshheal.methods import Named, find
@@ -152,8 +153,7 @@ class Prepared(Struct, dict=True):
 
     def natures(self) -> set[str]:
         """simulated, recorded, live: what the models are."""
-        made = world(self, Arm(self.experiment.methods[0], self.experiment.first_seed))
-        return {made.model(n).nature for n in made.model_names()}
+        return set(natures(world(self, Arm(self.experiment.methods[0], self.experiment.first_seed))).values())
 
     def runtime(self) -> Runtime:
         """What the arms run on. Raises `UsageError` where that cannot be."""
@@ -183,7 +183,9 @@ def prepare(experiment: Experiment) -> Prepared:
         method = find(name)
         _check_recorded(method, prepared.natures())
         if method.oracle and any(isinstance(f, TimedSwap) for f in experiment.faults):
-            raise UsageError(f"method {method.name!r} knows swaps by arrivals; declare swaps by arrivals, or leave it out")
+            raise UsageError(
+                f"method {method.name!r} knows swaps by arrivals; declare swaps by arrivals, or leave it out"
+            )
         if prepared.runtime() == "ray" and (method.oracle or method.centralised):
             raise UsageError(
                 f"method {method.name!r} cannot run on Ray: the {method.marks} part of it lives in one process; take --runtime "
@@ -333,6 +335,11 @@ def world(prepared: Prepared, arm: Arm, recall: Replay | None = None) -> World:
     )
 
 
+def natures(world: World) -> dict[str, str]:
+    """What each model of a world is: simulated, recorded or live."""
+    return {name: world.model(name).nature for name in world.model_names()}
+
+
 def summary(prepared: Prepared, arm: Arm) -> Summary:
     """The fold that turns the events of one arm into its results."""
     topology = prepared.topology
@@ -347,8 +354,12 @@ def run_arm(
     log_path: Path | None,
     replay_from: Path | None = None,
     report: Callable[[Progress], None] = lambda _: None,
+    watch: Callable[[dict[str, Any], Summary], Callable[[Event], None]] | None = None,
 ) -> SeedResult:
-    """Run one arm to its end and return its results; with `replay_from`, completions come from that cut log first."""
+    """Run one arm to its end and return its results; with `replay_from`, completions come from that cut log first.
+
+    `watch` makes one more fold of the arm's events from the header of its log and its summary.
+    """
     replay = None
     if replay_from is not None:
         replay = Replay(LogFile(replay_from), "resume")
@@ -360,15 +371,19 @@ def run_arm(
         "method": arm.method,
         "seed": arm.seed,
         "twin": arm.twin,
+        "clock": "virtual" if runtime == "local" else "wall",
         "topology": {"name": prepared.topology.name, "hash": prepared.topology.hash, "agents": len(prepared.topology)},
         "workload": {"name": prepared.workload.name, "source": prepared.workload.source},
         "models": {"healthy": sorted(set(made.healthy)), "outside": made.outside},
+        "natures": natures(made),
         "runtime": runtime,
     }
     log = MemoryLog(keep=False) if log_path is None else Recorder(log_path, header)
     with log:
         log.subscribe(fold)
         log.subscribe(progress)
+        if watch is not None:
+            log.subscribe(watch(header, fold))
         began = time.process_time()
         run = make(runtime, made, log, lambda _: report(progress), Placement(e.hosts, e.agents_per_host))
         run.run()
