@@ -44,6 +44,7 @@ class Server(ThreadingHTTPServer):
     def __init__(self, library: Library, port: int) -> None:
         """Raises `UsageError` where the port is taken."""
         self.library = library
+        self.desk: Desk | None = None
         try:
             super().__init__((HOST, port), Handler)
         except OSError as error:
@@ -65,7 +66,8 @@ class Server(ThreadingHTTPServer):
 
     def server_close(self) -> None:
         super().server_close()
-        self.desk.close()
+        if self.desk is not None:
+            self.desk.close()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A browser that goes away in the middle of an answer is no error."""
