@@ -97,7 +97,9 @@ class HandMade:
     def swap(self, agent: int, degraded: bool) -> HandMade:
         return self.add(ev.Swapped, agent=agent, to="synthetic/weak", index=self.index + 1, degraded=degraded)
 
-    def believes(self, observer: int, agent: int, before: str, to: str, evidence: float = 5.0, **fields: Any) -> HandMade:
+    def believes(
+        self, observer: int, agent: int, before: str, to: str, evidence: float = 5.0, **fields: Any
+    ) -> HandMade:
         return self.add(
             ev.StateChanged, node=observer, agent=agent, before=before, to=to, evidence=evidence, **fields
         )  # fmt: skip

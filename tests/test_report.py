@@ -91,7 +91,9 @@ def test_an_incident_tells_who_saw_what_first(made: HandMade) -> None:
     assert (incident.recovered.x, incident.delay_back, incident.back.x) == (5, 1, 5)
 
 
-def test_an_agent_excluded_without_being_worse_is_an_incident_of_its_own_until_nobody_excludes_it(made: HandMade) -> None:
+def test_an_agent_excluded_without_being_worse_is_an_incident_of_its_own_until_nobody_excludes_it(
+    made: HandMade,
+) -> None:
     made.task().believes(0, 4, "suspect", "excluded").task().believes(5, 4, "suspect", "excluded")
     made.believes(0, 4, "excluded", "probation").task().believes(5, 4, "excluded", "probation")
     [incident] = read(made.close()).arm.incidents
@@ -113,7 +115,7 @@ def test_an_observer_that_restarts_believes_nothing_until_it_says_so_again(made:
     assert [(i.sort, i.back is None) for i in arm.incidents] == [("false_exclusion", True), ("crash", False)]
 
 
-def test_reading_bit_by_bit_gives_what_reading_at_once_gives(run: RunDir, tmp_path: Path) -> None:
+def test_reading_bit_by_bit_gives_what_reading_at_once_gives(tmp_path: Path) -> None:
     hand = HandMade(tmp_path)
     for _ in range(12):
         hand.task().log.flush()

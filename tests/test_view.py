@@ -81,7 +81,12 @@ def test_the_list_says_how_far_each_run_is(server: Server, name: str) -> None:
 
 def test_a_run_is_answered_as_its_report_has_it(server: Server, name: str) -> None:
     overview = ask(server, f"/api/runs/{name}").body
-    assert [h["key"] for h in overview["heads"]] == ["meshheal-0", "meshheal+twin-0", "unprotected-0", "unprotected+twin-0"]
+    assert [h["key"] for h in overview["heads"]] == [
+        "meshheal-0",
+        "meshheal+twin-0",
+        "unprotected-0",
+        "unprotected+twin-0",
+    ]
     assert all(h["folded"] == 1 and len(h["sentences"]) == 3 for h in overview["heads"])
     answer = ask(server, f"/api/runs/{name}/arms/meshheal-0").body
     assert answer["arm"]["arrivals"] == TASKS

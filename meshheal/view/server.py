@@ -44,14 +44,13 @@ class Server(ThreadingHTTPServer):
     def __init__(self, library: Library, port: int) -> None:
         """Raises `UsageError` where the port is taken."""
         self.library = library
-        self.desk: Desk | None = None
+        self.desk = Desk()
         try:
             super().__init__((HOST, port), Handler)
         except OSError as error:
             raise UsageError(
                 f"port {port} cannot be used ({error.strerror}): give another with --port; 0 takes a free one"
             ) from error
-        self.desk = Desk()
         self.page = page("MeshHeal runs", (), served=True).encode()
         self.policy = re.search(rb'http-equiv="Content-Security-Policy" content="([^"]+)"', self.page)[1].decode()  # type: ignore[index]
         self.hosts = {f"{name}:{self.port}" for name in (HOST, "localhost")}
@@ -66,8 +65,7 @@ class Server(ThreadingHTTPServer):
 
     def server_close(self) -> None:
         super().server_close()
-        if self.desk is not None:
-            self.desk.close()
+        self.desk.close()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A browser that goes away in the middle of an answer is no error."""
