@@ -35,6 +35,8 @@ from sim.workloads.stream import ORDERS, Order, arranged, mislabelled
 from sim.world import Closed, Poisson, Stream, World
 from topologies import Spec, Topology, assign, outnumbered, require
 
+_FLUSH_EVERY = 2.0
+"""Seconds of wall clock after which what a slow run has done can be read in its log."""
 TWIN = "+twin"
 """Marks the run of a method without faults: same tasks, seeds and draws."""
 
@@ -385,13 +387,30 @@ def run_arm(
         if watch is not None:
             log.subscribe(watch(header, fold))
         began = time.process_time()
-        run = make(runtime, made, log, lambda _: report(progress), Placement(e.hosts, e.agents_per_host))
+        settled = _Watched(log, lambda: report(progress))
+        run = make(runtime, made, log, settled, Placement(e.hosts, e.agents_per_host))
         run.run()
         traffic = msgspec.to_builtins(run.traffic)
         spent = time.process_time() - began
         digest = log.close(traffic=traffic, processor_seconds=spent, **footer(run))
     fold.result.count_traffic(traffic)
     return _finished(fold, prepared, digest)
+
+
+class _Watched:
+    """Called when a task has ended: reports it, and now and then hands the log to whoever reads along."""
+
+    def __init__(self, log: Recorder | MemoryLog, report: Callable[[], None]) -> None:
+        self._log = log
+        self._report = report
+        self._flushed = time.monotonic()
+
+    def __call__(self, task: int) -> None:
+        del task
+        self._report()
+        if time.monotonic() - self._flushed > _FLUSH_EVERY:
+            self._log.flush()
+            self._flushed = time.monotonic()
 
 
 def fold_arm(prepared: Prepared, arm: Arm, log_path: Path) -> SeedResult:
