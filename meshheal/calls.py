@@ -51,7 +51,7 @@ class Called(Struct, frozen=True, gc=False):
 class Caller:
     """Calls models on behalf of one agent."""
 
-    __slots__ = ("_agent", "_journal", "_max_output", "_network", "_recall", "_timeout", "binding")
+    __slots__ = ("_agent", "_journal", "_max_output", "_network", "_one", "_recall", "_timeout", "binding")
 
     def __init__(
         self,
@@ -69,6 +69,7 @@ class Caller:
         self._journal = journal
         self._timeout = timeout
         self._max_output = max_output
+        self._one = Sampling(max_tokens=max_output)
         self._recall = recall
 
     async def call(
@@ -89,12 +90,8 @@ class Caller:
         """Ask the bound model. A failure is returned and recorded, never raised: it is something the agent suffers."""
         ability = self.binding.needs.get(item, ability)
         model = self.binding.model(ability, purpose)
-        request = Request(
-            messages,
-            Sampling(max_tokens=self._max_output, n=samples),
-            CallKey(item, self._agent, purpose, subject, n),
-            score,
-        )
+        sampling = self._one if samples == 1 else Sampling(max_tokens=self._max_output, n=samples)
+        request = Request(messages, sampling, CallKey(item, self._agent, purpose, subject, n), score)
         failure = ""
         try:
             done = None if self._recall is None else self._recall(request, model.name)
@@ -111,11 +108,14 @@ class Caller:
         journal = self._journal
         texts = () if failure else done.texts
         prompt = tuple([(m.role, journal.text(m.content)) for m in messages])
-        event = journal.add(
-            ModelCalled,
-            item,
-            inputs,
-            step,
+        record = ModelCalled(
+            node=journal.node,
+            incarnation=journal.incarnation,
+            seq=journal.next(),
+            t=journal.now(),
+            task=item,
+            step=step,
+            causes=inputs,
             model=model.name,
             purpose=purpose,
             subject=subject,
@@ -132,4 +132,4 @@ class Caller:
             reasoning=tuple([journal.text(t) for t in done.reasoning]) if done.reasoning else (),
             notes=done.notes,
         )
-        return Called(texts, done.finish, done.usage, event, failure)
+        return Called(texts, done.finish, done.usage, journal.write(record), failure)

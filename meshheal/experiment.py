@@ -26,7 +26,7 @@ from meshheal.trace.replay import Replay
 from meshheal.types import AgentId
 from sim.faults import AnyFault, Swap, TimedSwap, check
 from sim.links import LinkProfile
-from sim.models import resolve
+from sim.models import answered, resolve
 from sim.runtimes import Placement, Runtime, choose, footer, make
 from sim.workloads import Workload, WorkloadSpec
 from sim.workloads.stream import ORDERS, Order, arranged, mislabelled
@@ -164,7 +164,7 @@ def prepare(experiment: Experiment) -> Prepared:
     _check_shape(experiment)
     for method in experiment.methods:
         _settings(experiment, method)
-    workload = experiment.workload.load()
+    workload = _recorded_part(experiment, experiment.workload.load())
     topology = experiment.network(workload.abilities)
     check(experiment.faults, len(topology))
     for fault in experiment.faults:
@@ -178,6 +178,16 @@ def prepare(experiment: Experiment) -> Prepared:
     prepared.runtime()
     _check_models(experiment, world(prepared, Arm(experiment.methods[0], experiment.first_seed)))
     return prepared
+
+
+def _recorded_part(e: Experiment, workload: Workload) -> Workload:
+    """The workload without the items that one of its recorded models never answered."""
+    given = (e.healthy,) if isinstance(e.healthy, str) else tuple(e.healthy)
+    names = {e.outside, *given, *(f.to for f in e.faults if isinstance(f, Swap | TimedSwap))}
+    recorded = [name for name in names if name.startswith("recorded/")]
+    if not recorded or not workload.pool:
+        return workload
+    return answered(workload, recorded, None if e.workload.data is None else Path(e.workload.data))
 
 
 def _check_models(e: Experiment, made: World) -> None:

@@ -366,6 +366,8 @@ TOO_LONG = [
     "the request exceeds the available context size (2048 tokens), try increasing it",
     "This model's maximum context length is 2048 tokens. However, you requested 2548 tokens (2500 in the messages, 48 in the completion).",
     "Prompt length 2500 exceeds max_model_len 2048",
+    "This model's maximum context length is 2048 tokens. However, your prompt contains at least 2049 input tokens, which exceeds "  # noqa: ISC004
+    "this limit even without any output tokens. Please reduce the length of the input prompt. (parameter=input_tokens, value=2049)",
 ]
 
 

@@ -225,6 +225,21 @@ def test_an_output_larger_than_the_room_is_asked_for_again_as_what_fits():
     assert [a.body["max_tokens"] for a in server.asked] == [100, 20]
 
 
+def test_asked_for_more_than_the_whole_context_a_server_is_left_to_give_what_fits_from_then_on():
+    message = "max_tokens=8192 cannot be greater than max_model_len=2048. Please request fewer output tokens."
+    with Server(fail(400, message), say()) as server:
+
+        async def go():
+            m = model(server)
+            for _ in range(2):
+                assert (await m.complete(request(max_tokens=8192))).texts == (ANSWER,)
+            assert (await m.complete(request(max_tokens=100))).texts == (ANSWER,)
+            await m.aclose()
+
+        asyncio.run(go())
+    assert [a.body.get("max_tokens") for a in server.asked] == [8192, None, None, 100]
+
+
 # --- 15: failures of the wire --------------------------------------------------------------------
 
 BAD = {

@@ -108,7 +108,7 @@ def load(name: str) -> Experiment | Suite:
 
 def run(
     experiment: Annotated[
-        Experiment | Suite,
+        Any,  # Experiment | Suite: the type of an argument cannot be a union
         typer.Argument(
             parser=load, help="A script that declares EXPERIMENT or SUITE, or the name of one in experiments/."
         ),

@@ -22,7 +22,7 @@ from sim.models.figures import End
 from sim.models.kind import Kind, Setting
 from sim.models.profiles import PROFILES
 from sim.models.recorded import Recorded, available, find_recorded, open_recorded
-from sim.models.recordings import read
+from sim.models.recordings import answered_in, read
 from sim.models.synthetic import Synthetic
 from sim.workloads.sheet import Workload
 
@@ -120,12 +120,15 @@ def answered(workload: Workload, names: Iterable[str], data: Path | None) -> Wor
         found = find_recorded(name.removeprefix("recorded/"), data)
         if found is None:
             raise UsageError(_unknown(name, data))
-        left &= read(*found, every).keys()
+        left &= answered_in(read(*found, every))
     kept = {ability: tuple([t for t in tasks if t.id in left]) for ability, tasks in workload.pool.items()}
     pool = {ability: tasks for ability, tasks in kept.items() if tasks}
     if not pool:
         raise UsageError(f"workload {workload.name}: no item was answered by all the recorded models")
-    return structs.replace(workload, pool=pool, abilities=tuple(pool))
+    if len(left) == len(every):
+        return workload
+    source = f"{workload.source}; {len(left)} of {len(every)} items, which all the recorded models answered"
+    return structs.replace(workload, pool=pool, abilities=tuple(pool), source=source)
 
 
 def _unknown(name: str, data: Path | None) -> str:
