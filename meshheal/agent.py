@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Coroutine, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
 
 from msgspec import Struct
 
@@ -30,6 +30,8 @@ from meshheal.evidence import Outbox, Seen
 from meshheal.journal import Journal
 from meshheal.network import (
     Advert,
+    Consult,
+    Consulted,
     Forward,
     Network,
     Notice,
@@ -55,6 +57,29 @@ class Method(Protocol):
     """How a coordinator brings a task to a settled answer."""
 
     async def __call__(self, agent: Agent, work: Work) -> Settled: ...
+
+
+class Memory(Protocol):
+    """What a method keeps at an agent between tasks, of plain values."""
+
+    def state(self) -> Any: ...
+
+    def restore(self, state: Any) -> None: ...
+
+
+M = TypeVar("M", bound=Memory)
+
+
+class Oracle(Protocol):
+    """The truth, which the world gives to methods that are marked as oracles, and to no others."""
+
+    def correct(self, task: Task, value: str) -> bool:
+        """Whether a value is the task's right answer."""
+        ...
+
+    def degraded(self, agent: AgentId) -> bool:
+        """Whether the agent runs on a worse model now."""
+        ...
 
 
 class Work(Struct):
@@ -92,6 +117,7 @@ class Agent:
         self.me = me
         self.neighbours = neighbours
         self.settings = settings
+        self.seed = seed
         self.network = network
         self.journal = journal
         self.caller = caller
@@ -101,8 +127,12 @@ class Agent:
         self.routing = Routing(me, neighbours, self.beliefs, self.watch, settings.routing, seed)
         self.group = GroupWatch(settings.recovery)
         self.prober = Prober(self, seed)
+        self.oracle: Oracle | None = None
+        """Given by the world to oracle methods alone."""
         self._method = method
         self._timeout = settings.limits.call_timeout
+        self._memory: Memory | None = None
+        self._recalled: Any = None
         self._seen = Seen(settings.evidence.remember)
         self._outbox = Outbox(settings.evidence, network, self._gave_up)
         self._settled: dict[str, Settled | None] = {}
@@ -121,6 +151,8 @@ class Agent:
                 return self.review(message)
             case TakeOver():
                 return self.take_over(message)
+            case Consult():
+                return self.consult(message)
             case Forward():
                 return self.coordinate(message.task, message.path, message.ttl, message.cause)
         return self._take(sender, message)
@@ -222,6 +254,31 @@ class Agent:
             inputs=() if ask.cause is None else (ask.cause,),
         )
         return Produced(done.texts[0] if done.texts else "", done.finish, done.usage, done.event, done.failure)
+
+    async def consult(self, ask: Consult) -> Consulted:
+        """Put a method's own prompt to the model bound to the task's ability."""
+        task = ask.task
+        done = await self.caller.call(
+            ask.purpose,
+            task.ability,
+            task.id,
+            self.id,
+            ask.messages,
+            n=ask.n,
+            samples=ask.samples,
+            step=ask.step,
+            inputs=() if ask.cause is None else (ask.cause,),
+            max_output=ask.max_output,
+        )
+        return Consulted(done.texts, done.finish, done.usage, done.event, done.failure)
+
+    def memory(self, make: Callable[[], M]) -> M:
+        """What the agent's method keeps here, made at the first use; after a restart, as the checkpoint has it."""
+        if self._memory is None:
+            self._memory = make()
+            if self._recalled is not None:
+                self._memory.restore(self._recalled)
+        return self._memory  # type: ignore[return-value]
 
     # --- tasks ---------------------------------------------------------------------------------------------------
 
@@ -460,6 +517,7 @@ class Agent:
             "records": self._records,
             "advert": self._advert,
             "advertised": list(self._advertised.items()),
+            "memory": self._recalled if self._memory is None else self._memory.state(),
         }
 
     def restore(self, state: Any) -> None:
@@ -472,6 +530,7 @@ class Agent:
         self._records = state["records"]
         self._advert = state["advert"]
         self._advertised = dict(map(tuple, state["advertised"]))
+        self._recalled = state["memory"]
         self.prober.restore(state["prober"])
         self._recall_beliefs()
 

@@ -15,7 +15,7 @@ from meshheal.config import Detector as DetectorSettings
 from meshheal.config import Settings
 from meshheal.detector import Detector, EDetector, ReturnTest, make
 from meshheal.events import State
-from meshheal.reference import Levels, Offset, stratum_of
+from meshheal.reference import Cell, Levels, Offset, Stratum, stratum_of
 from meshheal.types import ANY, Ability, AgentId, ReviewRecord
 
 
@@ -192,9 +192,9 @@ class Opinion:
         self.withheld, self.last_seen = state["withheld"], state["last_seen"]
 
 
-def _expected(opinion: Opinion, record: ReviewRecord, level: float) -> float:
+def _expected(opinion: Opinion, stratum: Stratum, ability: Ability, level: float) -> float:
     """What the agent's score should be in the mean: the level of its peers plus its own offset, in [0, 1]."""
-    expected = level + opinion.offset.value(stratum_of(record), record.ability)
+    expected = level + opinion.offset.value(stratum, ability)
     return 0.0 if expected < 0.0 else 1.0 if expected > 1.0 else expected
 
 
@@ -216,11 +216,14 @@ class Beliefs:
         self._neighbours = neighbours
         self.opinions = {n: Opinion(neighbour, settings) for n, neighbour in neighbours.items()}
         self._levels = Levels(settings.detector.pool_prior, settings.detector.window)
-        d = settings.detector
-        base = d.arl0 if d.threshold == "guaranteed" else d.exclude_at
-        self.exclude_at = base * max(1, len(neighbours))
+        self.exclude_at = self.exclude_at_of(len(neighbours))
         self._seen = 0
         self._excluded_by: set[AgentId] = set()
+
+    def exclude_at_of(self, streams: int) -> float:
+        """Evidence that convicts, for an observer of so many agents."""
+        d = self._settings.detector
+        return (d.arl0 if d.threshold == "guaranteed" else d.exclude_at) * max(1, streams)
 
     # --- questions -----------------------------------------------------------------------------------------------
 
@@ -248,12 +251,13 @@ class Beliefs:
 
     def expected(self, record: ReviewRecord) -> float | None:
         """b of the design: level of the peers plus own offset, in [0, 1]; None without a reference."""
-        level = self._level(record)
-        return None if level is None else _expected(self.opinions[record.producer], record, level)
+        stratum = stratum_of(record)
+        level = self._level(record, self._levels.cell(record, stratum))
+        return None if level is None else _expected(self.opinions[record.producer], stratum, record.ability, level)
 
-    def _level(self, record: ReviewRecord) -> float | None:
+    def _level(self, record: ReviewRecord, cell: Cell) -> float | None:
         """Level of the peers on what the record is about."""
-        level = self._levels.expected(record, self._min_peers)
+        level = self._levels.expected(record, self._min_peers, cell)
         if level is None:
             # With all peers set aside nobody would be tested, nobody cleared, and the observer blind for good.
             level = self._levels.before(record, self._min_peers)
@@ -278,14 +282,23 @@ class Beliefs:
         opinion.last_seen = self._seen
         if opinion.state == "excluded" or record.ability in opinion.excluded_abilities:
             return self._observe_excluded(opinion, record)
-        level = self._level(record)
+        stratum = stratum_of(record)
+        cell = self._levels.cell(record, stratum)
+        level = self._level(record, cell)
         if level is None:
-            self._levels.learn(record)
+            self._levels.learn(record, cell)
             return []
-        expected = _expected(opinion, record, level)
+        expected = _expected(opinion, stratum, record.ability, level)
         found: list[Finding] = []
         self._test(opinion, record, expected, found)
-        self._learn(opinion, record, level, expected)
+        residual = record.score - level
+        if opinion.evidence >= self._clear_at:
+            self._hold(opinion, record, residual, expected)
+        else:
+            if opinion.pending:
+                self._release(opinion)
+            opinion.offset.learn(stratum, residual, record.ability)
+            self._levels.learn(record, cell)
         if opinion.state != "healthy" or opinion.withheld or opinion.evidence >= self._suspect_at:
             self._decide(opinion, record, found)
         return found
@@ -326,21 +339,19 @@ class Beliefs:
                 found.append(Shadowed(record.producer, kind, shadow.evidence))
                 shadow.reset()
 
-    def _learn(self, opinion: Opinion, record: ReviewRecord, level: float, expected: float) -> None:
+    def _hold(self, opinion: Opinion, record: ReviewRecord, residual: float, expected: float) -> None:
         """Scores under suspicion wait: they count once it closes, and are dropped on conviction."""
-        residual = record.score - level
-        if opinion.evidence >= self._clear_at:
-            _tested(opinion.sparing, record.ability, self._settings).update(record.score, expected)
-            opinion.pending.append((record, residual))
-            if len(opinion.pending) > _PENDING_LIMIT:
-                self._count(opinion, *opinion.pending.pop(0))
-        else:
-            if opinion.pending:
-                for held in opinion.pending:
-                    self._count(opinion, *held)
-                opinion.pending.clear()
-                opinion.sparing.clear()
-            self._count(opinion, record, residual)
+        _tested(opinion.sparing, record.ability, self._settings).update(record.score, expected)
+        opinion.pending.append((record, residual))
+        if len(opinion.pending) > _PENDING_LIMIT:
+            self._count(opinion, *opinion.pending.pop(0))
+
+    def _release(self, opinion: Opinion) -> None:
+        """Suspicion has closed: what waited counts."""
+        for held in opinion.pending:
+            self._count(opinion, *held)
+        opinion.pending.clear()
+        opinion.sparing.clear()
 
     def _count(self, opinion: Opinion, record: ReviewRecord, residual: float) -> None:
         opinion.offset.learn(stratum_of(record), residual, record.ability)

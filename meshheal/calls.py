@@ -86,11 +86,14 @@ class Caller:
         inputs: tuple[EventId, ...] = (),
         probing: bool = False,
         score: Scoring = "",
+        max_output: int | None = None,
     ) -> Called:
         """Ask the bound model. A failure is returned and recorded, never raised: it is something the agent suffers."""
         ability = self.binding.needs.get(item, ability)
         model = self.binding.model(ability, purpose)
-        sampling = self._one if samples == 1 else Sampling(max_tokens=self._max_output, n=samples)
+        cap = self._max_output if max_output is None else min(max_output, self._max_output)
+        plain = samples == 1 and max_output is None
+        sampling = self._one if plain else Sampling(max_tokens=cap, n=samples)
         request = Request(messages, sampling, CallKey(item, self._agent, purpose, subject, n), score)
         failure = ""
         try:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
+
+from meshheal.rivals import Methods, Section
 
 DetectorKind = Literal[
     "e-cusum",
@@ -17,12 +19,6 @@ DetectorKind = Literal[
     "fixed-threshold",
 ]
 """The sequential tests there are; `meshheal.detector` makes them."""
-
-
-class Section(BaseModel):
-    """A frozen group of settings; unknown names are refused."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class Routing(Section):
@@ -39,6 +35,13 @@ class Routing(Section):
         3,
         ge=1,
         description=("Producers tried for one task before it ends unanswered. Each attempt costs one call timeout."),
+    )
+    match_reviewers: bool = Field(
+        True,
+        description=(
+            "Whether reviewers hold the task's ability. Without it any neighbour reviews, and whoever lacks the ability "
+            "does so on the weaker model outside its abilities."
+        ),
     )
     suspicion_weight: float = Field(
         0.0,
@@ -351,3 +354,4 @@ class Settings(Section):
     detector: Detector = Detector()
     recovery: Recovery = Recovery()
     limits: Limits = Limits()
+    methods: Methods = Methods()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -16,7 +16,7 @@ from meshheal.config import Settings
 from meshheal.errors import UsageError
 from meshheal.folds.progress import Progress
 from meshheal.folds.summary import SeedResult, Summary, watchers
-from meshheal.methods import find
+from meshheal.methods import Named, find
 from meshheal.models.check import check as check_server
 from meshheal.models.served import Served, bare, served
 from meshheal.results import Family, Network
@@ -26,8 +26,9 @@ from meshheal.trace.replay import Replay
 from meshheal.types import AgentId
 from sim.faults import AnyFault, Swap, TimedSwap, check
 from sim.links import LinkProfile
-from sim.models import answered, resolve
+from sim.models import RECORDED, answered, resolve
 from sim.runtimes import Placement, Runtime, choose, footer, make
+from sim.truth import Truth
 from sim.workloads import Workload, WorkloadSpec
 from sim.workloads.stream import ORDERS, Order, arranged, mislabelled
 from sim.world import Closed, Poisson, Stream, World
@@ -176,7 +177,18 @@ def prepare(experiment: Experiment) -> Prepared:
     require(topology, 1)
     prepared = Prepared(experiment, workload, topology)
     prepared.runtime()
-    _check_models(experiment, world(prepared, Arm(experiment.methods[0], experiment.first_seed)))
+    made = world(prepared, Arm(experiment.methods[0], experiment.first_seed))
+    _check_models(experiment, made)
+    for name in experiment.methods:
+        method = find(name)
+        _check_recorded(method, prepared.natures())
+        if method.oracle and any(isinstance(f, TimedSwap) for f in experiment.faults):
+            raise UsageError(f"method {method.name!r} knows swaps by arrivals; declare swaps by arrivals, or leave it out")
+        if prepared.runtime() == "ray" and (method.oracle or method.centralised):
+            raise UsageError(
+                f"method {method.name!r} cannot run on Ray: the {method.marks} part of it lives in one process; take --runtime "
+                "local or realtime, or leave it out with --methods"
+            )
     return prepared
 
 
@@ -203,6 +215,20 @@ def _check_models(e: Experiment, made: World) -> None:
             )
         if nature == "live":
             check_server(bare(name), servers[bare(name)])
+
+
+def _check_recorded(method: Named, natures: Collection[str]) -> None:
+    """Raise `UsageError` where a method makes calls that no recording of plain answers holds."""
+    if "recorded" not in natures:
+        return
+    missing = [f"{purpose!r}" for purpose in method.needs if purpose not in RECORDED]
+    if not missing and method.own_prompts:
+        missing = ["'produce' with a prompt of its own"]
+    if missing:
+        raise UsageError(
+            f"method {method.name!r} cannot run on recorded models: its calls ({', '.join(missing)}) were not recorded; "
+            "leave it out with --methods, or choose simulated or live models"
+        )
 
 
 def _check_shape(e: Experiment) -> None:
@@ -248,8 +274,9 @@ def _setting_error(first: Any) -> str:
     """One line about the first thing that is wrong with the settings."""
     where = ".".join(str(p) for p in first["loc"])
     if first["type"] == "extra_forbidden":
-        section = Settings.model_fields.get(str(first["loc"][0]))
-        fields = Settings.model_fields if len(first["loc"]) < 2 or section is None else section.annotation.model_fields  # type: ignore[union-attr]
+        fields = Settings.model_fields
+        for part in first["loc"][:-1]:
+            fields = fields[str(part)].annotation.model_fields  # type: ignore[union-attr]
         return f"setting {where}: there is no such setting; choose one of {', '.join(fields)}"
     if first["type"] == "value_error":
         return f"setting {where}: {first['ctx']['error']}"
@@ -281,7 +308,7 @@ def world(prepared: Prepared, arm: Arm, recall: Replay | None = None) -> World:
             )
         return models[name]
 
-    faults = () if arm.twin else e.faults
+    method, faults = find(arm.method), () if arm.twin else e.faults
     named = {e.outside, *e.healthy_of(len(topology)), *(f.to for f in faults if isinstance(f, Swap | TimedSwap))}
     for name in sorted(named):
         model(name)
@@ -294,7 +321,9 @@ def world(prepared: Prepared, arm: Arm, recall: Replay | None = None) -> World:
         outside=e.outside,
         model=model,
         settings=_settings(e, arm.method),
-        method=find(arm.method).settle,
+        method=method.settle,
+        beliefs=method.judges(),
+        truth=Truth(workload.sheet, faults) if method.oracle else None,
         seed=arm.seed,
         faults=faults,
         links=e.links,

@@ -10,8 +10,10 @@ from msgspec import Struct
 
 from meshheal.types import AgentId, Message, TaskId, Usage
 
-Purpose = Literal["produce", "review", "deliberate", "takeover", "probe"]
-PURPOSES: tuple[Purpose, ...] = ("produce", "review", "deliberate", "takeover", "probe")
+Purpose = Literal["produce", "review", "deliberate", "takeover", "probe", "plan", "revise", "judge"]
+PURPOSES: tuple[Purpose, ...] = ("produce", "review", "deliberate", "takeover", "probe", "plan", "revise", "judge")
+"""What a call is for. The last three are of methods beside MeshHeal: text that holds no answer (a plan, a routing
+decision); an answer given after seeing others' or one's own earlier one; scores of one or more shown answers."""
 
 
 class Sampling(Struct, frozen=True, gc=False):

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from meshheal.events import EventId, Outcome
 from meshheal.model import Purpose
-from meshheal.types import Ability, AgentId, Answer, Review, ReviewRecord, Task, Usage
+from meshheal.types import Ability, AgentId, Answer, Message, Review, ReviewRecord, Task, Usage
 
 T = TypeVar("T")
 
@@ -47,6 +47,22 @@ class TakeOver(Struct, frozen=True, tag=True):
     task: Task
     answer: Answer
     criticisms: tuple[str, ...]
+    step: int = 0
+    cause: EventId | None = None
+
+
+class Consult(Struct, frozen=True, tag=True):
+    """Put `messages` to your model, on behalf of a method that has prompts of its own; `samples` texts in one request.
+
+    `max_output` caps a completion's tokens, where the method does.
+    """
+
+    task: Task
+    purpose: Purpose
+    messages: tuple[Message, ...]
+    n: int = 0
+    samples: int = 1
+    max_output: int | None = None
     step: int = 0
     cause: EventId | None = None
 
@@ -97,6 +113,16 @@ class Produced(Struct, frozen=True, tag=True):
     failure: str = ""
 
 
+class Consulted(Struct, frozen=True, tag=True):
+    """What an agent's model wrote, one text a sample. `failure` names the boundary that failed; there is no text then."""
+
+    texts: tuple[str, ...]
+    finish: str
+    usage: Usage
+    call: EventId
+    failure: str = ""
+
+
 class Reviewed(Struct, frozen=True, tag=True):
     """One review per sample asked for."""
 
@@ -117,8 +143,8 @@ class Settled(Struct, frozen=True, tag=True):
     cause: EventId | None = None
 
 
-Request = Produce | ReviewIt | TakeOver | Forward | Tell | Notice | TakeDuty | Advert
-Reply = Produced | Reviewed | Settled | bool
+Request = Produce | ReviewIt | TakeOver | Consult | Forward | Tell | Notice | TakeDuty | Advert
+Reply = Produced | Reviewed | Consulted | Settled | bool
 
 
 class Network(Protocol):

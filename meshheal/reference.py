@@ -230,16 +230,20 @@ class Levels:
         key = (stratum, record.ability, record.kind)
         return self._cells.get(key) or self._cell(*key)
 
-    def learn(self, record: ReviewRecord) -> None:
+    def learn(self, record: ReviewRecord, cell: Cell | None = None) -> None:
         """Count a score into its cell and the pools above it."""
-        self.cell(record, stratum_of(record)).add(record.producer, record.score, self._window)
+        cell = cell or self.cell(record, stratum_of(record))
+        cell.add(record.producer, record.score, self._window)
 
-    def expected(self, record: ReviewRecord, min_peers: int) -> float | None:
-        """Level of the producer's peers on this kind of task; None while fewer than `min_peers` have data."""
-        stratum, agent = stratum_of(record), record.producer
-        cell = self.cell(record, stratum)
+    def expected(self, record: ReviewRecord, min_peers: int, cell: Cell | None = None) -> float | None:
+        """Level of the producer's peers on this kind of task; None while fewer than `min_peers` have data.
+
+        `cell` is the record's, where it is known already.
+        """
+        agent = record.producer
+        cell = cell or self.cell(record, stratum_of(record))
         if cell.chain[0].peers(agent, self.without) < min_peers:
-            if stratum != _OWN:
+            if stratum_of(record) != _OWN:
                 return None
             # An agent agrees with its like at least as often as with others: their level convicts no sooner.
             cell = self.cell(record, _OTHER)

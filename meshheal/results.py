@@ -11,9 +11,15 @@ from msgspec import Struct
 
 from meshheal.folds.summary import SeedResult
 from meshheal.measures import MEASURES, Measure, episodes, find, restricted, values, ways_back
+from meshheal.methods import METHODS
 from meshheal.stats import Comparison, Interval, holm, mean_interval, paired, unpaired
 
 SCHEMA_VERSION = 1
+
+_OF_EXCLUSION = (
+    "detect", "reintegrat", "false_exclusions", "withheld", "premature", "ordinary_tasks_while_excluded", "arl0",
+)  # fmt: skip
+"""Beginnings of the metrics that only a method with exclusions has."""
 
 
 class Family(Struct, frozen=True):
@@ -70,7 +76,11 @@ def results(
     arms: dict[str, Any] = {}
     for method, seeds in runs.items():
         merge_twins(seeds, twins.get(method, ()))
-        arms[method] = {"per_seed": [msgspec.to_builtins(r) for r in seeds], "summary": summarise(seeds)}
+        summary = summarise(seeds)
+        if method in METHODS and not METHODS[method].excludes:
+            # It cannot exclude anybody: that it detects nothing is no finding.
+            summary = {k: v for k, v in summary.items() if not k.startswith(_OF_EXCLUSION)}
+        arms[method] = {"per_seed": [msgspec.to_builtins(r) for r in seeds], "summary": summary}
     everything = [r for seeds in (*runs.values(), *twins.values()) for r in seeds]
     counted = "partly estimated" if any(r.calls_estimated for r in everything) else "measured"
     content: dict[str, Any] = {

@@ -110,7 +110,7 @@ class Routing:
         state, family = self._beliefs.state, self._everyone[producer].family if producer in self._everyone else ""
         base = mix(mix(item, self._seed), salt)
         ranked = []
-        for agent in self.holders(ability):
+        for agent in self.holders(ability) if self._settings.match_reviewers else sorted(self._everyone):
             if agent == producer or agent in without or not self._watch.trusted(agent) or not self._up(agent, beat):
                 continue
             if state(agent, ability) in ("healthy", "probation"):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, closing
 from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
@@ -19,7 +19,7 @@ from meshheal.experiment import Arm, Experiment, Prepared, fold_arm, prepare, ru
 from meshheal.folds.progress import Progress
 from meshheal.folds.summary import SeedResult
 from meshheal.results import results
-from meshheal.sweep import Report, Sweep
+from meshheal.sweep import Message, Report, Sweep
 from meshheal.trace.rundir import RunDir, create, create_at, open_run
 
 _REPORT_EVERY = 0.2
@@ -90,7 +90,7 @@ class Study:
             )
         return cls(prepared, directory)
 
-    def run(self, parallel: int, watch: Watch) -> dict[str, Any]:
+    def run(self, parallel: Parallel, watch: Watch) -> dict[str, Any]:
         """Run what is not complete yet, write results.json, return its content."""
         return run_all([self], parallel, [watch])[0]
 
@@ -125,7 +125,19 @@ class Study:
         return content
 
 
-def run_all(studies: Sequence[Study], parallel: int, watches: Sequence[Watch]) -> list[dict[str, Any]]:
+Parallel = int | Literal["ray"]
+"""Runs at a time in processes of this machine (0: in this process), or tasks on a Ray cluster."""
+
+
+def _messages(jobs: list[Job], parallel: Parallel) -> Generator[Message | None, None, None]:
+    if parallel == "ray":
+        from sim import ray_tasks
+
+        return ray_tasks.messages(work, jobs)
+    return Sweep(work, jobs, parallel).messages()
+
+
+def run_all(studies: Sequence[Study], parallel: Parallel, watches: Sequence[Watch]) -> list[dict[str, Any]]:
     """Run several studies as one, each into its own directory; return the results of each.
 
     All their jobs go through the same workers, so that all cores are busy until the last job has begun.
@@ -140,7 +152,7 @@ def run_all(studies: Sequence[Study], parallel: int, watches: Sequence[Watch]) -
             jobs += more
             owner += [n] * len(more)
         if jobs:
-            with closing(Sweep(work, jobs, parallel).messages()) as messages:
+            with closing(_messages(jobs, parallel)) as messages:
                 for message in messages:
                     if message is None:
                         continue

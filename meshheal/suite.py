@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from meshheal.errors import UsageError
 from meshheal.experiment import Experiment, prepare
-from meshheal.study import Study, Watch, run_all
+from meshheal.study import Parallel, Study, Watch, run_all
 from meshheal.trace.rundir import RunDir, create_suite, find_run, read_json, suite_runs, write_json
 from sim.models.figures import End
 from sim.workloads import WorkloadSpec
@@ -30,6 +30,8 @@ class Suite(Struct, frozen=True, kw_only=True):
     name: str
     experiments: dict[str, Experiment]
     columns: tuple[str, ...] = ("accuracy_degraded", "tokens_per_task", "detected", "detection_tasks")
+    after: Callable[[Path, Mapping[str, Study]], None] | None = None
+    """What is to be made of the logs once all is run, e.g. `meshheal.operating.compare_detectors`."""
 
     def only(self, labels: Sequence[str]) -> Suite:
         """The experiments of some labels. Raises `UsageError` for one that is not there."""
@@ -109,7 +111,7 @@ class SuiteStudy:
             studies[label] = Study.resume_at(prepared, directory) if begun else Study.start_at(prepared, directory.path)
         return cls(suite, found, studies)
 
-    def run(self, parallel: int, watches: Sequence[Watch]) -> dict[str, Any]:
+    def run(self, parallel: Parallel, watches: Sequence[Watch]) -> dict[str, Any]:
         """Run what is not complete yet, write every results.json and the study's own, return its content."""
         found = run_all(list(self.studies.values()), parallel, watches)
         content = {
@@ -120,6 +122,8 @@ class SuiteStudy:
             "experiments": dict(zip(self.studies, found, strict=True)),
         }
         write_json(self.path / "results.json", content)
+        if self.suite.after is not None:
+            self.suite.after(self.path, self.studies)
         return content
 
 

@@ -176,6 +176,8 @@ class Driver:
 
     async def _advance(self, index: int) -> None:
         """Before arrival `index`: its faults take effect, and what is due on the local clock is done."""
+        if self.world.truth is not None:
+            self.world.truth.index = index
         rebind: list[Rebind] = []
         for fault in self._due.get(index, ()):
             match fault:

@@ -261,6 +261,8 @@ class LocalRun:
 
     async def _advance(self, index: int) -> None:
         """Before arrival `index`: its faults take effect, and what is due on the local clock is done."""
+        if self.world.truth is not None:
+            self.world.truth.index = index
         for fault in self._due.get(index, ()):
             match fault:
                 case Swap(agent=agent) if index in (fault.at, fault.back):

@@ -43,12 +43,17 @@ class Run(Protocol):
     def run(self) -> None: ...
 
 
+def on_cluster(environ: Mapping[str, str]) -> bool:
+    """Whether the environment is that of a Ray cluster."""
+    return any(environ.get(name) for name in _CLUSTER)
+
+
 def choose(asked: str, live: bool, environ: Mapping[str, str]) -> Runtime:
     """The runtime to take. `live`: a model is behind a server. Raises `UsageError` for one that cannot be."""
     if asked not in RUNTIMES:
         raise UsageError(f"--runtime {asked}: choose one of {', '.join(RUNTIMES)}")
     if asked == "auto":
-        if any(environ.get(name) for name in _CLUSTER):
+        if on_cluster(environ):
             return "ray"
         return "realtime" if live else "local"
     if asked == "local" and live:

@@ -18,6 +18,7 @@ from meshheal.rng import number
 from meshheal.types import ANY, Ability, AgentId, Task, TaskId
 from sim.faults import AnyFault, BackendSwap, Crash, Swap, TimedSwap
 from sim.links import LinkProfile
+from sim.truth import Truth
 from sim.workloads import AnswerSheet
 
 
@@ -59,8 +60,10 @@ class World(Struct):
     recall: Recall | None = None
     needs: Mapping[TaskId, Ability] = {}
     """What tasks really need, where their labels are wrong."""
-    beliefs: type[Beliefs] = Beliefs
-    """How an observer judges; studies of detectors put their own in."""
+    beliefs: Callable[..., Beliefs] = Beliefs
+    """Makes what an observer judges by; studies of detectors, and some methods, put their own in."""
+    truth: Truth | None = None
+    """Given to the agents where their method is an oracle, and only there."""
 
     absences: tuple[Crash, ...] = ()
     """Of the faults, those in which an agent is away by plan."""
@@ -122,4 +125,6 @@ class World(Struct):
         )
         around = {n: public[n] for n in self.neighbours[agent]}
         beliefs = self.beliefs(agent, public[agent].abilities, around, self.settings)
-        return Agent(public[agent], around, self.settings, self.method, network, journal, caller, beliefs, self.seed)
+        made = Agent(public[agent], around, self.settings, self.method, network, journal, caller, beliefs, self.seed)
+        made.oracle = self.truth
+        return made

@@ -14,6 +14,7 @@ from meshheal.model import Completion, Purpose, Request
 from meshheal.trace.recorder import MemoryLog
 from meshheal.types import AnswerForm, Message, Task, Usage
 from sim.local import LocalRun
+from sim.truth import Truth
 from sim.workloads import AnswerSheet
 from sim.world import World
 from topologies import assign, complete, from_edges
@@ -152,6 +153,8 @@ def make_world(
         model=model,
         settings=found.settings(Settings.model_validate(merged)),
         method=found.settle,
+        beliefs=found.judges(),
+        truth=Truth(AnswerSheet({t.id: "A" for t in stream}), fields.get("faults", ())) if found.oracle else None,
         **{"seed": 1, **fields},
     )
 

@@ -9,6 +9,7 @@ import pytest
 from meshheal.errors import UsageError
 from meshheal.folds.summary import Detection, SeedResult
 from meshheal.measures import MEASURES, find
+from meshheal.output.pages import put
 from meshheal.output.rows import rows, write_parquet
 from meshheal.output.tables import cell, comparisons, of_run, of_suite, tables
 from meshheal.output.text import latex, markdown, render
@@ -110,3 +111,13 @@ def test_rows_hold_every_measure_of_every_seed(tmp_path):
 def test_an_unknown_measure_is_answered_with_those_there_are():
     with pytest.raises(UsageError, match="accuracy_degraded"):
         find("acuracy")
+
+
+def test_a_page_gets_its_tables_between_the_marks_and_keeps_the_rest(tmp_path):
+    page = tmp_path / "RESULTS.md"
+    page.write_text("before\n<!-- e: begin -->\nold\n<!-- e: end -->\nafter\n")
+    put(page, "e", "new | \\1")
+    put(page, "e", "new | \\1")
+    assert page.read_text() == "before\n<!-- e: begin -->\n\nnew | \\1\n\n<!-- e: end -->\nafter\n"
+    with pytest.raises(UsageError, match="no place for other"):
+        put(page, "other", "x")

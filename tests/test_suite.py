@@ -132,6 +132,9 @@ def test_the_command_shows_compares_and_writes_tables(done, tmp_path):
     assert "declared comparisons, a family for each experiment, simulated models" in shown.stdout
     assert command("tables", study.name, "--out", out, "--format", "latex", "-o", tmp_path / "t.tex").returncode == 0
     assert r"\begin{tabular}" in (tmp_path / "t.tex").read_text()
+    costs = command("tables", study.name, "--out", out, "--costs", "--format", "md").stdout
+    assert "100.00 %" in costs
+    assert "processor ms a task" in costs
     compared = command("compare", "latest/long", "latest/short", "--out", out, "--json")
     assert json.loads(compared.stdout)["mode"] == "simulated"
     wrong = command("tables", study.name, "--out", out, "--format", "word")
@@ -153,3 +156,24 @@ def test_a_script_of_a_suite_takes_the_options_of_an_experiment(data, tmp_path):
     assert content["experiments"]["one"]["seeds"] == [0]
     refused = command("run", script, "--workload", "bbh")
     assert "workloads of its own" in refused.stderr
+
+
+@pytest.mark.ray
+@pytest.mark.slow
+def test_as_tasks_of_a_ray_cluster_the_results_are_the_same(done, data, tmp_path):
+    ray = pytest.importorskip("ray", reason="needs the extra `ray`")
+    _, _, content = done
+    try:
+        assert json.dumps(ran(two(data), tmp_path, parallel="ray")[1]) == json.dumps(content)
+    finally:
+        ray.shutdown()
+
+
+def test_what_is_no_number_of_runs_is_refused_in_one_line(data, tmp_path):
+    script = tmp_path / "one.py"
+    script.write_text(f"import tiny\nEXPERIMENT = tiny.simulated({str(data)!r}, 60)\n")
+    refused = command("run", script, "--parallel", "many", "--out", tmp_path)
+    assert (refused.returncode, refused.stderr) == (
+        2,
+        "meshheal: --parallel many: give a number of runs at a time, or ray\n",
+    )

@@ -17,7 +17,7 @@ def build() -> typer.Typer:
     """The command with all its subcommands."""
     import typer
 
-    from meshheal.cli import export, log, report, results, run, swarm, view
+    from meshheal.cli import export, log, methods, report, results, run, swarm, view
 
     def version(version: bool = typer.Option(False, "--version", help="Show the version and exit.")) -> None:
         if version:
@@ -37,9 +37,13 @@ def build() -> typer.Typer:
     app.command("tables", help="A run's tables: as text, Markdown, LaTeX, or per-seed rows in Parquet.")(
         results.tables_command
     )
+    app.command("plot", help="A run's plots, with intervals: accuracy against tokens, delays, states over time.")(
+        results.plot_command
+    )
     app.command("compare", help="Test two runs against each other, or the methods of one.")(results.compare_command)
     app.command("report", help="Write a run as one HTML page, to be opened anywhere.")(report.report)
     app.command("view", help="Show runs in a browser on this machine, also while they go on.")(view.view)
+    app.command("methods", help="Every method there is, and what it is.")(methods.methods)
     app.command("swarm", help="Draw worlds at random, run them, and check what must always hold.")(swarm.swarm)
     app.callback(invoke_without_command=True)(version)
     return app

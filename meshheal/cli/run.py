@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib.util
 import inspect
 import json
@@ -21,9 +22,11 @@ from meshheal.cli.display import display
 from meshheal.cli.table import show
 from meshheal.errors import MeshHealError, UsageError
 from meshheal.experiment import Experiment
+from meshheal.methods.named import merge
 from meshheal.models.served import bare, named, served
-from meshheal.study import Study, Watch
+from meshheal.study import Parallel, Study, Watch
 from meshheal.suite import Suite, SuiteStudy, at_profile_ends, real
+from sim.runtimes import on_cluster
 
 _CORES = os.cpu_count() or 1
 
@@ -57,8 +60,12 @@ EndpointOption = Annotated[
     typer.Option("--endpoint", metavar="NAME=URL[,URL...]", help="Where the model openai/NAME is served."),
 ]
 ParallelOption = Annotated[
-    int | None,
-    typer.Option("--parallel", help="Runs at a time; 0: in this process. By default one a core, in real time one."),
+    str | None,
+    typer.Option(
+        "--parallel",
+        metavar="N|ray",
+        help="Runs at a time; 0: in this process; ray: as tasks of a Ray cluster. By default one a core, in real time one.",
+    ),
 ]
 RuntimeOption = Annotated[
     str | None,
@@ -262,7 +269,7 @@ def serving(e: Experiment, endpoints: list[str] | None, config: Path | None) -> 
 
 def overrides(base: dict[str, dict[str, Any]], pairs: list[str], config: Path | None) -> dict[str, dict[str, Any]]:
     """Settings by section: the experiment's, then the file's, then the command line's. Raises `UsageError`."""
-    merged = {section: dict(values) for section, values in base.items()}
+    merged: dict[str, dict[str, Any]] = copy.deepcopy(base)
     if config is not None:
         for section, values in _read(config).items():
             if section == "models":
@@ -271,13 +278,17 @@ def overrides(base: dict[str, dict[str, Any]], pairs: list[str], config: Path | 
                 raise UsageError(
                     f"--config {config}: {section!r} stands outside a section; write [review], [detector], ..."
                 )
-            merged.setdefault(section, {}).update(values)
+            merge(merged.setdefault(section, {}), values)
     for pair in pairs:
         name, equals, value = pair.partition("=")
         section, dot, key = name.strip().partition(".")
         if not equals or not dot or not key:
             raise UsageError(f"--set {pair}: write SECTION.NAME=VALUE, e.g. --set detector.drop=0.1")
-        merged.setdefault(section, {})[key] = _value(value.strip())
+        held = merged.setdefault(section, {})
+        *groups, last = key.split(".")
+        for group in groups:
+            held = held.setdefault(group, {})
+        held[last] = _value(value.strip())
     return merged
 
 
@@ -300,15 +311,20 @@ def _value(text: str) -> Any:
 
 
 def conduct(
-    e: Experiment | Suite, out: Path, as_json: bool, how: str, parallel: int | None, resume: str | None
+    e: Experiment | Suite, out: Path, as_json: bool, how: str, parallel: str | None, resume: str | None
 ) -> None:
     """Run everything, show progress and the table, write results. Exit 1 where the run is not valid."""
     if how not in ("", "none", "plain", "full"):
         raise UsageError(f"--display {how}: choose none, plain or full")
     how = cast("Literal['', 'none', 'plain', 'full']", how)
     now = datetime.now(UTC)
+    asked = _asked(parallel)
+    if asked is None and isinstance(e, Suite) and on_cluster(os.environ) and _simulated(e):
+        asked = "ray"
+    if asked == "ray":
+        e = e.changed(_under_virtual_time) if isinstance(e, Suite) else _under_virtual_time(e)
     studies: dict[str, Study]
-    run: Callable[[int, list[Watch]], dict[str, Any]]
+    run: Callable[[Parallel, list[Watch]], dict[str, Any]]
     if isinstance(e, Suite):
         suite = SuiteStudy.start(e, out, now) if resume is None else SuiteStudy.resume(resume, out, e)
         path, studies, run = suite.path, suite.studies, suite.run
@@ -317,7 +333,7 @@ def conduct(
         path, studies, run = study.directory.path, {"": study}, lambda n, watches: study.run(n, watches[0])
     with display(how, e.name, studies) as watches:
         try:
-            results = run(_parallel(parallel, studies), watches)
+            results = run(_parallel(asked, studies), watches)
         except KeyboardInterrupt:
             print(
                 f"meshheal: interrupted; {path} keeps what was done. Complete it with --resume {path.name}",
@@ -331,7 +347,25 @@ def conduct(
         raise SystemExit(1)
 
 
-def _parallel(asked: int | None, studies: dict[str, Study]) -> int:
+def _asked(parallel: str | None) -> Parallel | None:
+    if parallel is None or parallel == "ray":
+        return parallel  # type: ignore[return-value]
+    if not parallel.isdecimal():
+        raise UsageError(f"--parallel {parallel}: give a number of runs at a time, or ray")
+    return int(parallel)
+
+
+def _simulated(suite: Suite) -> bool:
+    """Whether no runtime was asked for and no model is behind a server: then runs can be tasks of a cluster."""
+    return all(e.runtime == "auto" and not e.endpoints for e in suite.experiments.values())
+
+
+def _under_virtual_time(e: Experiment) -> Experiment:
+    """A run that is a task of a cluster is in one process there, unless asked otherwise."""
+    return replace(e, runtime="local") if e.runtime == "auto" else e
+
+
+def _parallel(asked: Parallel | None, studies: dict[str, Study]) -> Parallel:
     """Runs at a time. Runs in real time, which share servers or a cluster, come one after another unless asked otherwise."""
     if asked is not None:
         return asked

@@ -16,14 +16,16 @@ from meshheal.config import Settings
 _HEAD = """# Settings
 
 Everything about the protocol that can be set, with its unit and what it trades. Written by `python -m
-meshheal.cli.settings docs/SETTINGS.md` from `meshheal/config.py`.
+meshheal.cli.settings docs/SETTINGS.md` from `meshheal/config.py` and `meshheal/rivals.py`.
 
 A setting is changed on the command line (`--set detector.drop=0.08`, as often as wanted), in a TOML file
 given with `--config` (`[detector]`, then `drop = 0.08`), or in an experiment (`settings={"detector":
 {"drop": 0.08}}`); the command line wins over the file, the file over the experiment. What a method fixes by
 definition (`meshheal-seed` has no own offset, no bursts, no background probes) wins over all. Lists are
 written as in TOML: `--set 'detector.bets=[0.5, 2.0]'`. A value out of its range, or a name that is not
-here, ends in one line and exit code 2.
+here, ends in one line and exit code 2. Groups in a section are named with dots: `--set
+methods.symphony.planners=1`. What tuning chose for a method (docs/METHODS.md) stands in place of the default here,
+where nothing else is said.
 
 A *beat* is the mean time between two arrivals of tasks in an agent's closed neighbourhood. *Evidence*
 against an agent is a factor, 1 where there is none: chance alone raises it tenfold about once in ten times
@@ -35,14 +37,27 @@ def page() -> str:
     """The whole page as Markdown."""
     parts = [_HEAD]
     for name, field in Settings.model_fields.items():
-        section = field.annotation
-        assert isinstance(section, type)
-        assert issubclass(section, BaseModel)
-        parts += [f"## `[{name}]`", "", (section.__doc__ or "").strip(), ""]
-        parts += ["| setting | default | may be | what it is |", "| --- | --- | --- | --- |"]
-        parts += [_row(key, inner) for key, inner in section.model_fields.items()]
-        parts.append("")
+        parts += _section(name, field)
     return "\n".join(parts)
+
+
+def _section(name: str, field: FieldInfo) -> list[str]:
+    """A section's heading and table; the groups inside it come after, as sections of their own."""
+    section = field.annotation
+    assert isinstance(section, type)
+    assert issubclass(section, BaseModel)
+    parts = [f"{'##' if '.' not in name else '###'} `[{name}]`", "", (section.__doc__ or "").strip(), ""]
+    groups = {k: f for k, f in section.model_fields.items() if _is_group(f)}
+    rows = [_row(k, f) for k, f in section.model_fields.items() if k not in groups]
+    if rows:
+        parts += ["| setting | default | may be | what it is |", "| --- | --- | --- | --- |", *rows, ""]
+    for key, inner in groups.items():
+        parts += _section(f"{name}.{key}", inner)
+    return parts
+
+
+def _is_group(field: FieldInfo) -> bool:
+    return isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel)
 
 
 def _row(key: str, field: FieldInfo) -> str:

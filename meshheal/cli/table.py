@@ -7,13 +7,23 @@ from typing import Any, TextIO
 
 from rich.console import Console
 
-from meshheal.output.tables import tables
+from meshheal.operating import FILE
+from meshheal.output.tables import Table, operating, tables
 from meshheal.output.text import show as show_table
+from meshheal.trace.rundir import read_json
+
+
+def all_tables(results: dict[str, Any], directory: Path) -> list[Table]:
+    """The tables of results, and of what else a study wrote into its directory."""
+    found = tables(results)
+    if (directory / FILE).is_file():
+        found.append(operating(read_json(directory / FILE)))
+    return found
 
 
 def show(results: dict[str, Any], directory: Path, to: TextIO) -> None:
     """Print what a run came to, what is simulated in it, and its directory."""
-    for table in tables(results):
+    for table in all_tables(results, directory):
         show_table(table, to)
     Console(file=to, highlight=False, width=None if to.isatty() else 140).print(
         f"run directory: {directory}", soft_wrap=True

@@ -22,13 +22,19 @@ async def settle(agent: Agent, work: Work) -> Settled:
     answer = await produced(agent, work)
     if answer is None:
         return Settled("unanswered", usage=work.usage, calls=work.calls, cause=work.cause)
+    look, ended = await ladder(agent, work, answer)
+    await share(agent, work, answer, look, ended)
+    agent.network.spawn(agent.prober.background())
+    return Settled(ended.outcome, answer.producer, ended.author, ended.value, work.usage, work.calls, work.cause)
+
+
+async def ladder(agent: Agent, work: Work, answer: Answer) -> tuple[Look, Ended]:
+    """The fast timescale: (first look, how it ended)."""
     look = await first_look(agent, work, answer)
     ended = Ended("accepted", answer.producer, answer.value)
     if look.decision != "accept":
         ended = await committee(agent, work, answer, look)
-    await share(agent, work, answer, look, ended)
-    agent.network.spawn(agent.prober.background())
-    return Settled(ended.outcome, answer.producer, ended.author, ended.value, work.usage, work.calls, work.cause)
+    return look, ended
 
 
 class Look(Struct):
@@ -135,7 +141,7 @@ async def _ask_review(
 async def committee(agent: Agent, work: Work, answer: Answer, look: Look) -> Ended:
     """Independent votes, a second round where they disagree, then the verdict; a takeover where it rejects."""
     used = Ended("committee", answer.producer, answer.value)
-    members = _members(agent, look)
+    members = members_of(agent, look)
     if agent.over_budget(work):
         return Ended("budget_exhausted", answer.producer, answer.value)
     if answer.fault:
@@ -173,7 +179,7 @@ async def committee(agent: Agent, work: Work, answer: Answer, look: Look) -> End
     return await takeover(agent, work, answer, members, reasons, used)
 
 
-def _members(agent: Agent, look: Look) -> list[AgentId]:
+def members_of(agent: Agent, look: Look) -> list[AgentId]:
     """The first-look reviewer and others, as many different models among them as there are."""
     members = [] if look.reviewer is None else [look.reviewer]
     bench = list(look.bench)
@@ -248,14 +254,19 @@ async def _ask_takeover(agent: Agent, member: AgentId, ask: TakeOver) -> Produce
         return None
 
 
-async def share(agent: Agent, work: Work, answer: Answer, look: Look, ended: Ended) -> None:
-    """The score belongs to the original producer, whoever's answer is used; agreed answers become references."""
+async def share(
+    agent: Agent, work: Work, answer: Answer, look: Look, ended: Ended, credited: AgentId | None = None
+) -> None:
+    """The score belongs to the original producer, whoever's answer is used; agreed answers become references.
+
+    `credited`: another agent to give the score to, as an ablation does.
+    """
     task = work.task
     if look.score is not None:
         record = ReviewRecord(
             id=agent.record_id(),
             task=task.id,
-            producer=answer.producer,
+            producer=answer.producer if credited is None else credited,
             ability=task.ability,
             kind=task.kind,
             channel="first_look",

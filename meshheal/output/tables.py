@@ -168,6 +168,33 @@ def suite_comparisons(content: Mapping[str, Any]) -> Table | None:
     return Table(title, ("", *first.head), rows, notes, labels=3)
 
 
+def operating(content: Mapping[str, Any]) -> Table:
+    """Delay of each detector at measured ARL0; `content` is a detectors.json."""
+    rows = [
+        (
+            name,
+            cell(p["arl0"], 0),
+            cell(p["delay"], 1),
+            f"{p['detected']} of {p['episodes']}",
+            f"{p['threshold']:.4g}",
+        )
+        for name, points in content["curves"].items()
+        for p in points
+    ]
+    n = len(content["seeds"])
+    title = (
+        f"{content['experiment']}: every detector on one stored evidence stream, {nature(content)}, "
+        f"{n} seed{'s' * (n != 1)}, mean [95 % interval]"
+    )
+    notes = (
+        (
+            f"ARL0 from {content['observations_healthy']:,} observations of healthy agents (exact Poisson interval); delay in "
+            "outputs of the degraded agent (restricted mean, over seeds). The oracle knows the streams' own distributions."
+        ),
+    )
+    return Table(title, ("detector", "ARL0, outputs", "delay, outputs", "detected", "threshold"), tuple(rows), notes)
+
+
 def tables(content: Mapping[str, Any]) -> list[Table]:
     """All tables of a results.json, of one experiment or of several."""
     suite = "suite" in content

@@ -21,13 +21,14 @@ from sim.models.calibrated import Calibrated
 from sim.models.figures import End
 from sim.models.kind import Kind, Setting
 from sim.models.profiles import PROFILES
-from sim.models.recorded import Recorded, available, find_recorded, open_recorded
+from sim.models.recorded import RECORDED, Recorded, available, find_recorded, open_recorded
 from sim.models.recordings import answered_in, read
 from sim.models.synthetic import Synthetic
 from sim.workloads.sheet import Workload
 
 __all__ = [
-    "KINDS", "PROFILES", "Calibrated", "Kind", "Recorded", "Setting", "Synthetic", "answered", "catalogue", "resolve",
+    "KINDS", "PROFILES", "RECORDED", "Calibrated", "Kind", "Recorded", "Setting", "Synthetic", "answered", "catalogue",
+    "resolve",
 ]  # fmt: skip
 
 

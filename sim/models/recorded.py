@@ -28,6 +28,8 @@ UNSURE = 0.05
 SECONDS_PER_TOKEN = 0.01
 FIRST_TOKEN = 0.3
 """Latency of a recorded call, which recordings do not hold (estimated: 100 tokens a second)."""
+RECORDED: tuple[Purpose, ...] = ("produce", "review", "deliberate", "takeover", "probe")
+"""Purposes that a recording of plain answers serves."""
 _CHARACTERS = 4
 """Characters a token, where a recording does not count tokens (estimated)."""
 _TWO32 = 2.0**32
@@ -89,7 +91,7 @@ class Recorded:
     def _samples(self, task: Task, purpose: Purpose) -> tuple[Sample, ...]:
         """What was recorded for a purpose: a probe or a takeover without a recording of its own is an answer."""
         held = self._recording[base_id(task.id)]
-        found = held.get(purpose) or recordings.answer_to(held)
+        found = held.get(purpose) or (recordings.answer_to(held) if purpose in RECORDED else None)
         if not found:
             raise UsageError(
                 f"model {self.name}: no {purpose!r} call was recorded for item {base_id(task.id)!r}, only "

@@ -21,7 +21,7 @@ from meshheal.errors import InternalError, UsageError
 from meshheal.model import CallKey, Completion, Request
 from meshheal.rng import digest, mix, number
 from meshheal.types import AgentId, Message, Task, TaskId, Usage
-from sim.models import replies
+from sim.models import conversation, replies
 from sim.models.figures import Profile
 from sim.workloads.sheet import AnswerSheet, base_id
 
@@ -239,6 +239,8 @@ class Synthetic:
         purpose = request.key.purpose
         if purpose == "review" or purpose == "deliberate":
             return self._review(request, task)
+        if purpose in conversation.PURPOSES:
+            return conversation.sample(self, request, task)
         return self._answer(request, task)
 
     def _stream(self, key: CallKey, sample: int) -> tuple[int, ...]:

@@ -1,0 +1,119 @@
+"""`meshheal methods` lists them. `python -m meshheal.cli.methods` prints docs/METHODS.md; given a path, it writes it there."""
+
+from __future__ import annotations
+
+import json
+import sys
+from inspect import getdoc
+from itertools import groupby
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from meshheal.methods import METHODS, Named
+from meshheal.methods.registry import tuning
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the list as JSON.")]
+
+_HEAD = """# Methods
+
+Every way of settling a task that can be named in `--methods`, on the same network, models, tasks and random draws; every
+model call of each is counted. Written by `python -m meshheal.cli.methods docs/METHODS.md` from the methods' own
+docstrings and `meshheal/methods/registry.py`; `meshheal methods` prints the list.
+
+*Oracles* are told the truth (the answer sheet or the schedule of faults): bounds, not rivals. In *centralised* ones something
+knows the whole network. A method that *excludes* holds beliefs that take agents out, so that its detection is measured; the
+others show "–" there. *Recorded* says whether it can run on recorded models: not where it puts prompts of its own, whose
+replies nobody recorded. Calls are those of one task, with the source's parameters; M are planners, K steps of a plan.
+
+On simulated models (docs/MODELS.md) an answer given after seeing others' is the model's own, or with some chance the plurality
+of what it sees; plans and routing decisions are text without an effect, whose tokens count.
+"""
+
+
+def methods(as_json: JsonOption = False) -> None:
+    """Every method there is: name, marks, what it is."""
+    if as_json:
+        rows = [
+            {"name": m.name, "oracle": m.oracle, "centralised": m.centralised, "label": m.label}
+            for m in METHODS.values()
+        ]
+        print(json.dumps(rows, indent=1))
+        return
+    width = max(map(len, METHODS))
+    for m in METHODS.values():
+        print(f"{m.name:{width}}  {f'({m.marks}) ' if m.marks else ''}{m.label}")
+
+
+def page() -> str:
+    """The whole page as Markdown."""
+    parts = [_HEAD, "| method | what it is | source | calls | marks | excludes | recorded |", "| --- " * 7 + "|"]
+    parts += [_row(m) for m in METHODS.values()]
+    parts += ["", "## Sources, parameters, deviations", ""]
+    ordered = sorted(
+        METHODS.values(), key=lambda m: list(dict.fromkeys(map(_module, METHODS.values()))).index(_module(m))
+    )
+    for module, of in groupby(ordered, key=_module):
+        parts += [f"### {', '.join(f'`{m.name}`' for m in of)}", "", _text(module), ""]
+    return "\n".join([*parts, _tuned()])
+
+
+def _row(m: Named) -> str:
+    cells = (
+        f"`{m.name}`",
+        m.label,
+        m.source,
+        m.calls,
+        m.marks,
+        "yes" if m.excludes else "–",
+        "yes" if m.recorded else "no",
+    )
+    return "| " + " | ".join(cells) + " |"
+
+
+def _module(m: Named) -> str:
+    judge: Any = m.judges()
+    of = m.settle if m.judges is Named.judges or not _made_in_methods(judge) else judge
+    return str(getattr(of, "__module__", type(of).__module__))
+
+
+def _made_in_methods(judge: Any) -> bool:
+    return str(getattr(judge, "__module__", "")).startswith("meshheal.methods")
+
+
+def _text(module: str) -> str:
+    """A module's docstring, its named paragraphs as a list."""
+    doc = getdoc(sys.modules[module]) or ""
+    for name in ("Source", "Parameters", "Deviations"):
+        head, mark, tail = doc.partition(f"\n{name}: ")
+        doc = f"{head}\n\n**{name}.** {tail[0].upper()}{tail[1:]}" if mark else doc
+    return doc.replace("\n\n\n", "\n\n")
+
+
+def _tuned() -> str:
+    found = tuning()
+    lines = ["## Tuning", ""]
+    if not found["chosen"]:
+        return "\n".join([*lines, "No method was tuned yet: all run with their defaults.", ""])
+    lines += [
+        (
+            f"Chosen on {found['date']} by `{found['command']}`: for each method with a declared grid the best of at most "
+            f"{found['most']} configurations over {found['seeds']} development seeds ({found['first_seed']} and up) of "
+            f"{found['experiment']}, by accuracy in the degraded phase, then tokens. Simulated models."
+        ),
+        "",
+        "| method | configurations | chosen | degraded phase | tokens a task |",
+        "| --- " * 5 + "|",
+    ]
+    for name, row in found["table"].items():
+        chosen = json.dumps(row["chosen"]) if row["chosen"] else "defaults"
+        lines.append(f"| `{name}` | {row['tried']} | {chosen} | {row['accuracy']:.3f} | {row['tokens']:,.0f} |")
+    return "\n".join([*lines, ""])
+
+
+if __name__ == "__main__":
+    if len(sys.argv) == 1:
+        print(page(), end="")
+    else:
+        Path(sys.argv[1]).write_text(page())
