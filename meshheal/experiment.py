@@ -163,8 +163,8 @@ class Prepared(Struct, dict=True):
 def prepare(experiment: Experiment) -> Prepared:
     """Load what an experiment names and check that it fits together. Raises `UsageError` with one clear line."""
     _check_shape(experiment)
-    for method in experiment.methods:
-        _settings(experiment, method)
+    for name in experiment.methods:
+        _settings(experiment, name)
     workload = experiment.workload.load()
     topology = experiment.network(workload.abilities)
     check(experiment.faults, len(topology))

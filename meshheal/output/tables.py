@@ -50,6 +50,12 @@ def nature(content: Mapping[str, Any]) -> str:
     return f"{content['mode']} models"
 
 
+def marked(content: Mapping[str, Any], method: str) -> str:
+    """A method's name, with what sets it apart: `oracle` (it is told the truth), `centralised`."""
+    mark = content.get("marks", {}).get(method)
+    return f"{method} ({mark})" if mark else method
+
+
 def note(content: Mapping[str, Any]) -> str:
     """In one sentence where the figures come from."""
     if content["mode"] == "simulated":
@@ -81,7 +87,7 @@ def of_run(content: Mapping[str, Any]) -> Table:
     purposes = sorted({p for arm in arms.values() for s in arm["per_seed"] for p in s["tokens_by_purpose"]})
     rows += [(f"tokens a task: {p}", *(_tokens(arm, p) for arm in arms.values())) for p in purposes]
     title = f"{content['experiment']}: {nature(content)}, {n} seed{'s' * (n != 1)}, mean [95 % interval]"
-    return Table(title, ("", *arms), tuple(rows), (note(content),))
+    return Table(title, ("", *(marked(content, m) for m in arms)), tuple(rows), (note(content),))
 
 
 def _per_agent(arms: Mapping[str, Any], name: str, digits: int) -> list[tuple[str, ...]]:
@@ -144,7 +150,7 @@ def of_suite(content: Mapping[str, Any]) -> Table:
     for label, one in content["experiments"].items():
         for method, arm in one["arms"].items():
             cells = (cell(arm["summary"].get(m.name), m.digits) for m in measures)
-            rows.append((label, method, *cells))
+            rows.append((label, marked(one, method), *cells))
     found = list(content["experiments"].values())
     natures = " and ".join(sorted({nature(one) for one in found}))
     seeds = sorted({len(one["seeds"]) for one in found})
