@@ -38,11 +38,16 @@ def cell(value: Mapping[str, Any] | None, digits: int) -> str:
             return f"none seen, at least {value['ci95'][0]:,.{digits}f}"
         return NONE
     low, high = value["ci95"]
-    mean = f"{value['mean']:,.{digits}f}"
+    mean = _number(value["mean"], digits)
     if low is None and high is None:
         return f"{mean} [one seed]"
-    ends = ["?" if end is None else f"{end:,.{digits}f}" for end in (low, high)]
+    ends = ["?" if end is None else _number(end, digits) for end in (low, high)]
     return f"{mean} [{ends[0]}, {ends[1]}]"
+
+
+def _number(value: float, digits: int) -> str:
+    text = f"{value:,.{digits}f}"
+    return text.removeprefix("-") if not text.strip("-0.") else text  # no negative nought
 
 
 def nature(content: Mapping[str, Any]) -> str:
