@@ -1,6 +1,7 @@
-"""Claim: MeshHeal stays ahead of Symphony at fewer tokens whatever Symphony's planners, steps and output caps.
+"""Claim: MeshHeal's degraded-phase accuracy is ahead of Symphony's whatever Symphony's planners, steps and output caps.
 
-A rank that depends on how many planners a rival is given, or on where its outputs are cut, is no rank.
+A rank that depends on how many planners a rival is given, or on where its outputs are cut, is no rank. A simulated model
+that is cut off is billed less and keeps its answer, which flatters Symphony at a cap.
 """
 
 from meshheal.experiment import Experiment

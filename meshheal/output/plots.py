@@ -159,7 +159,7 @@ def _plain_ticks(axis: Axes) -> None:
     from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
     low, high = axis.get_xlim()
-    steps = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0) if high < 30 * low else (1.0, 2.0, 5.0) if high < 1000 * low else (1.0,)
+    steps = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0) if high < 5 * low else (1.0, 2.0, 5.0) if high < 300 * low else (1.0,)
     ticks = [m * 10.0**k for k in range(-3, 9) for m in steps]
     axis.xaxis.set_major_locator(FixedLocator([t for t in ticks if low <= t <= high]))
     axis.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.0f}"))
