@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from msgspec import Struct
@@ -130,6 +130,7 @@ class Agent:
         self.oracle: Oracle | None = None
         """Given by the world to oracle methods alone."""
         self._method = method
+        self._timeout = settings.limits.call_timeout
         self._memory: Memory | None = None
         self._recalled: Any = None
         self._seen = Seen(settings.evidence.remember)
@@ -141,23 +142,28 @@ class Agent:
 
     # --- serving -------------------------------------------------------------------------------------------------
 
-    async def serve(self, sender: AgentId, message: Any) -> Any:
-        """Answer one request of a peer."""
+    def serve(self, sender: AgentId, message: Any) -> Coroutine[Any, Any, Any]:
+        """Answer one request of a peer: await it."""
+        match message:
+            case Produce():
+                return self.produce(message)
+            case ReviewIt():
+                return self.review(message)
+            case TakeOver():
+                return self.take_over(message)
+            case Consult():
+                return self.consult(message)
+            case Forward():
+                return self.coordinate(message.task, message.path, message.ttl, message.cause)
+        return self._take(sender, message)
+
+    async def _take(self, sender: AgentId, message: Any) -> bool:
+        """Take in what a peer tells, or asks to be done."""
         match message:
             case Tell():
                 for record in message.records:
                     self.receive(record, message.cause)
                 return True
-            case Produce():
-                return await self.produce(message)
-            case ReviewIt():
-                return await self.review(message)
-            case TakeOver():
-                return await self.take_over(message)
-            case Consult():
-                return await self.consult(message)
-            case Forward():
-                return await self.coordinate(message.task, message.path, message.ttl, message.cause)
             case Notice():
                 self.beliefs.told(sender, message.excluded)
                 return True
@@ -279,17 +285,23 @@ class Agent:
     async def admit(self, task: Task, cause: EventId) -> Settled:
         """Take a task that enters the network here, and own its one terminal outcome."""
         settled = await self.coordinate(task, (), self.settings.routing.max_hops, cause)
-        self.journal.add(
-            TaskSettled,
-            task.id,
-            (settled.cause or cause,),
-            settled.calls,
-            outcome=settled.outcome,
-            producer=settled.producer,
-            author=settled.author,
-            value=settled.value,
-            usage=settled.usage,
-            calls=settled.calls,
+        journal = self.journal
+        journal.write(
+            TaskSettled(
+                node=self.id,
+                incarnation=journal.incarnation,
+                seq=journal.next(),
+                t=journal.now(),
+                task=task.id,
+                step=settled.calls,
+                causes=(settled.cause or cause,),
+                outcome=settled.outcome,
+                producer=settled.producer,
+                author=settled.author,
+                value=settled.value,
+                usage=settled.usage,
+                calls=settled.calls,
+            )
         )
         return settled
 
@@ -346,11 +358,11 @@ class Agent:
         work.cause = done.call
         return answers.to_answer(work.task, producer, reply.visible(done.text), done.finish)
 
-    async def ask(self, to: AgentId, message: Any) -> Any:
-        """Ask a peer, or oneself. Raises `NetworkError` when no reply came in time."""
+    def ask(self, to: AgentId, message: Any) -> Awaitable[Any]:
+        """Ask a peer, or oneself: await the reply. Raises `NetworkError` when none came in time."""
         if to == self.id:
-            return await self.serve(to, message)
-        return await self.network.ask(to, message, self.settings.limits.call_timeout)
+            return self.serve(to, message)
+        return self.network.ask(to, message, self._timeout)
 
     def over_budget(self, work: Work) -> bool:
         """Whether the task has used up its tokens, calls or seconds."""
@@ -375,7 +387,19 @@ class Agent:
         """Send a review record to every neighbour of its producer, oneself included; never through the producer."""
         of = self.me if record.producer == self.id else self.neighbours[record.producer]
         to = of.neighbours
-        event = self.journal.add(EvidenceShared, record.task, (cause,), record=record, to=to)
+        journal = self.journal
+        event = journal.write(
+            EvidenceShared(
+                node=self.id,
+                incarnation=journal.incarnation,
+                seq=journal.next(),
+                t=journal.now(),
+                task=record.task,
+                causes=(cause,),
+                record=record,
+                to=to,
+            )
+        )
         if record.producer != self.id:
             self.receive(record, event)
         others = tuple([a for a in to if a != self.id])
@@ -390,6 +414,14 @@ class Agent:
         causes = () if cause is None else (cause,)
         for finding in self.beliefs.observe(record):
             self._note(finding, record, causes)
+        if record.votes or self.watch.resting:
+            self._watch_reviewers(record, causes)
+        if record.channel == "probe":
+            if record.tranche:
+                self._watch_group(record, causes)
+            self.prober.saw(record)
+
+    def _watch_reviewers(self, record: ReviewRecord, causes: tuple[EventId, ...]) -> None:
         for sidelined in self.watch.observe(record, self.network.beat()):
             self.journal.add(
                 ReviewerSidelined,
@@ -399,20 +431,19 @@ class Agent:
                 active=sidelined.active,
                 evidence=sidelined.evidence,
             )
-        if record.tranche:
-            alarm = self.group.observe(record)
-            if alarm is not None:
-                self.journal.add(
-                    CorrelatedDegradation,
-                    record.task,
-                    causes,
-                    group=alarm.group,
-                    expected=alarm.expected,
-                    observed=alarm.observed,
-                    evidence=alarm.evidence,
-                )
-        if record.channel == "probe":
-            self.prober.saw(record)
+
+    def _watch_group(self, record: ReviewRecord, causes: tuple[EventId, ...]) -> None:
+        alarm = self.group.observe(record)
+        if alarm is not None:
+            self.journal.add(
+                CorrelatedDegradation,
+                record.task,
+                causes,
+                group=alarm.group,
+                expected=alarm.expected,
+                observed=alarm.observed,
+                evidence=alarm.evidence,
+            )
 
     def _note(
         self, finding: Change | Withheld | Moved | Shadowed, record: ReviewRecord, causes: tuple[EventId, ...]

@@ -13,9 +13,9 @@ from msgspec.structs import replace
 
 from meshheal.config import Detector as DetectorSettings
 from meshheal.config import Settings
-from meshheal.detector import Detector, ReturnTest, make
+from meshheal.detector import Detector, EDetector, ReturnTest, make
 from meshheal.events import State
-from meshheal.reference import Levels, Offset, stratum_of
+from meshheal.reference import Cell, Levels, Offset, Stratum, stratum_of
 from meshheal.types import ANY, Ability, AgentId, ReviewRecord
 
 
@@ -75,6 +75,10 @@ def _detector(settings: DetectorSettings) -> Detector:
     return make("e-sr" if guaranteed else settings.kind, settings)
 
 
+def _rests(detector: Detector, score: float, expected: float) -> bool:
+    return type(detector) is EDetector and detector.rests(score, expected)
+
+
 def _return_test(settings: Settings) -> ReturnTest:
     return ReturnTest(settings.recovery.return_bets, settings.recovery.return_margin)
 
@@ -85,6 +89,9 @@ def _tested(tests: dict[Ability, ReturnTest], ability: Ability, settings: Settin
     if test is None:
         test = tests[ability] = _return_test(settings)
     return test
+
+
+_NONE: dict[str, Detector] = {}
 
 
 class Opinion:
@@ -122,7 +129,7 @@ class Opinion:
         self.returning: dict[Ability, ReturnTest] = {}
         """Tests in the other direction: per excluded ability, or under "" for the whole agent."""
         self.probation_left = 0
-        self.shadows: dict[str, Detector] = {kind: make(kind, d) for kind in d.shadow}
+        self.shadows: dict[str, Detector] = {kind: make(kind, d) for kind in d.shadow} if d.shadow else _NONE
         self.evidence = 1.0
         self.power = 0
         self.withheld = False
@@ -185,6 +192,12 @@ class Opinion:
         self.withheld, self.last_seen = state["withheld"], state["last_seen"]
 
 
+def _expected(opinion: Opinion, stratum: Stratum, ability: Ability, level: float) -> float:
+    """What the agent's score should be in the mean: the level of its peers plus its own offset, in [0, 1]."""
+    expected = level + opinion.offset.value(stratum, ability)
+    return 0.0 if expected < 0.0 else 1.0 if expected > 1.0 else expected
+
+
 class Beliefs:
     """One observer's judgement of its neighbours.
 
@@ -196,6 +209,8 @@ class Beliefs:
         self, me: AgentId, mine: Iterable[Ability], neighbours: Mapping[AgentId, Neighbour], settings: Settings
     ) -> None:
         self._settings = settings
+        self._min_peers = settings.detector.min_peers
+        self._clear_at, self._suspect_at = settings.detector.clear_at, settings.detector.suspect_at
         self._me = me
         self._mine = frozenset(mine) | {ANY}
         self._neighbours = neighbours
@@ -236,14 +251,17 @@ class Beliefs:
 
     def expected(self, record: ReviewRecord) -> float | None:
         """b of the design: level of the peers plus own offset, in [0, 1]; None without a reference."""
-        level = self._levels.expected(record, self._settings.detector.min_peers)
+        stratum = stratum_of(record)
+        level = self._level(record, self._levels.cell(record, stratum))
+        return None if level is None else _expected(self.opinions[record.producer], stratum, record.ability, level)
+
+    def _level(self, record: ReviewRecord, cell: Cell) -> float | None:
+        """Level of the peers on what the record is about."""
+        level = self._levels.expected(record, self._min_peers, cell)
         if level is None:
             # With all peers set aside nobody would be tested, nobody cleared, and the observer blind for good.
-            level = self._levels.before(record, self._settings.detector.min_peers)
-        if level is None:
-            return None
-        own = self.opinions[record.producer].offset.value(stratum_of(record), record.ability)
-        return min(max(level + own, 0.0), 1.0)
+            level = self._levels.before(record, self._min_peers)
+        return level
 
     def most_in_doubt(self, among: Iterable[AgentId]) -> list[AgentId]:
         """The agents by evidence against them, in steps of a half; among equals the one longest unheard of first.
@@ -262,64 +280,87 @@ class Beliefs:
             return []
         self._seen += 1
         opinion.last_seen = self._seen
-        expected = self.expected(record)
         if opinion.state == "excluded" or record.ability in opinion.excluded_abilities:
-            return self._observe_excluded(opinion, record, expected)
-        if expected is None:
-            self._levels.learn(record)
+            return self._observe_excluded(opinion, record)
+        stratum = stratum_of(record)
+        cell = self._levels.cell(record, stratum)
+        level = self._level(record, cell)
+        if level is None:
+            self._levels.learn(record, cell)
             return []
+        expected = _expected(opinion, stratum, record.ability, level)
         found: list[Finding] = []
         self._test(opinion, record, expected, found)
-        self._learn(opinion, record, expected)
-        if opinion.state == "probation":
-            opinion.probation_left -= 1
-        self._decide(opinion, record, found)
+        residual = record.score - level
+        if opinion.evidence >= self._clear_at:
+            self._hold(opinion, record, residual, expected)
+        else:
+            if opinion.pending:
+                self._release(opinion)
+            opinion.offset.learn(stratum, residual, record.ability)
+            self._levels.learn(record, cell)
+        if opinion.state != "healthy" or opinion.withheld or opinion.evidence >= self._suspect_at:
+            self._decide(opinion, record, found)
         return found
 
     def _test(self, opinion: Opinion, record: ReviewRecord, expected: float, found: list[Finding]) -> None:
         """Evidence: the mean of the agent-wide detector and of the mean of those per ability."""
         score = record.score
-        wide = opinion.wide.update(score, expected)
-        by = opinion.by_ability
+        by, wide = opinion.by_ability, opinion.wide
         detector = by.get(record.ability)
+        if opinion.shadows:
+            self._shadow(opinion, record, expected, found)
+        if _rests(wide, score, expected) and (detector is None or _rests(detector, score, expected)):
+            return  # as most scores of a healthy agent: nothing stands against it, and nothing would
         if detector is None:
             detector = by[record.ability] = _detector(self._settings.detector)
-        detector.update(score, expected)
-        n = max(len(opinion.abilities), len(by))
+        if type(wide) is EDetector and type(detector) is EDetector:
+            factors = wide.factors(score, expected)
+            wide.take(factors)
+            detector.take(factors)
+        else:
+            wide.update(score, expected)
+            detector.update(score, expected)
+        n = len(opinion.abilities)
+        if len(by) > n:
+            n = len(by)
         narrow = float(n - len(by))
         for d in by.values():
             narrow += d.evidence
-        opinion.evidence = evidence = (wide + narrow / n) / 2
+        opinion.evidence = evidence = (wide.evidence + narrow / n) / 2
         power = int(evidence).bit_length() - 1
         if power != opinion.power:
             opinion.power = power
             found.append(Moved(record.producer, evidence))
+
+    def _shadow(self, opinion: Opinion, record: ReviewRecord, expected: float, found: list[Finding]) -> None:
         for kind, shadow in opinion.shadows.items():
-            if shadow.update(score, expected) >= self.exclude_at:
+            if shadow.update(record.score, expected) >= self.exclude_at:
                 found.append(Shadowed(record.producer, kind, shadow.evidence))
                 shadow.reset()
 
-    def _learn(self, opinion: Opinion, record: ReviewRecord, expected: float) -> None:
+    def _hold(self, opinion: Opinion, record: ReviewRecord, residual: float, expected: float) -> None:
         """Scores under suspicion wait: they count once it closes, and are dropped on conviction."""
-        residual = record.score - (expected - opinion.offset.value(stratum_of(record), record.ability))
-        if opinion.evidence >= self._settings.detector.clear_at:
-            _tested(opinion.sparing, record.ability, self._settings).update(record.score, expected)
-            opinion.pending.append((record, residual))
-            if len(opinion.pending) > _PENDING_LIMIT:
-                self._count(opinion, *opinion.pending.pop(0))
-        else:
-            for held in opinion.pending:
-                self._count(opinion, *held)
-            opinion.pending.clear()
-            opinion.sparing.clear()
-            self._count(opinion, record, residual)
+        _tested(opinion.sparing, record.ability, self._settings).update(record.score, expected)
+        opinion.pending.append((record, residual))
+        if len(opinion.pending) > _PENDING_LIMIT:
+            self._count(opinion, *opinion.pending.pop(0))
+
+    def _release(self, opinion: Opinion) -> None:
+        """Suspicion has closed: what waited counts."""
+        for held in opinion.pending:
+            self._count(opinion, *held)
+        opinion.pending.clear()
+        opinion.sparing.clear()
 
     def _count(self, opinion: Opinion, record: ReviewRecord, residual: float) -> None:
         opinion.offset.learn(stratum_of(record), residual, record.ability)
         self._levels.learn(record)
 
     def _decide(self, opinion: Opinion, record: ReviewRecord, found: list[Finding]) -> None:
-        d, agent, evidence = self._settings.detector, record.producer, opinion.evidence
+        agent, evidence = record.producer, opinion.evidence
+        if opinion.state == "probation":
+            opinion.probation_left -= 1
         if opinion.withheld and self._redeemed(opinion):
             opinion.acquit()
             self._move(opinion, agent, "healthy", "does well again", found)
@@ -328,9 +369,9 @@ class Beliefs:
             self._convict(opinion, agent, found)
             return
         opinion.withheld = opinion.withheld and evidence >= self.exclude_at / 2
-        if opinion.state == "healthy" and evidence >= d.suspect_at:
+        if opinion.state == "healthy" and evidence >= self._suspect_at:
             self._move(opinion, agent, "suspect", "evidence", found)
-        elif opinion.state == "suspect" and evidence <= d.clear_at:
+        elif opinion.state == "suspect" and evidence <= self._clear_at:
             self._move(opinion, agent, "healthy", "evidence gone", found)
         elif opinion.state == "probation" and opinion.probation_left <= 0:
             self._move(opinion, agent, "healthy", "probation passed", found)
@@ -403,10 +444,11 @@ class Beliefs:
 
     # --- return --------------------------------------------------------------------------------------------------
 
-    def _observe_excluded(self, opinion: Opinion, record: ReviewRecord, expected: float | None) -> list[Finding]:
+    def _observe_excluded(self, opinion: Opinion, record: ReviewRecord) -> list[Finding]:
         """Only probes speak for what is excluded: ordinary work was judged before the exclusion was known."""
         if record.channel != "probe":
             return []
+        expected = self.expected(record)
         if expected is None and record.family == "other":
             # Nobody near was probed so. An agent agrees with its like at least as often: that returns it no sooner.
             expected = self.expected(replace(record, family="own"))

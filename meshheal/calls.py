@@ -51,7 +51,7 @@ class Called(Struct, frozen=True, gc=False):
 class Caller:
     """Calls models on behalf of one agent."""
 
-    __slots__ = ("_agent", "_journal", "_max_output", "_network", "_recall", "_timeout", "binding")
+    __slots__ = ("_agent", "_journal", "_max_output", "_network", "_one", "_recall", "_timeout", "binding")
 
     def __init__(
         self,
@@ -69,6 +69,7 @@ class Caller:
         self._journal = journal
         self._timeout = timeout
         self._max_output = max_output
+        self._one = Sampling(max_tokens=max_output)
         self._recall = recall
 
     async def call(
@@ -91,12 +92,9 @@ class Caller:
         ability = self.binding.needs.get(item, ability)
         model = self.binding.model(ability, purpose)
         cap = self._max_output if max_output is None else min(max_output, self._max_output)
-        request = Request(
-            messages,
-            Sampling(max_tokens=cap, n=samples),
-            CallKey(item, self._agent, purpose, subject, n),
-            score,
-        )
+        plain = samples == 1 and max_output is None
+        sampling = self._one if plain else Sampling(max_tokens=cap, n=samples)
+        request = Request(messages, sampling, CallKey(item, self._agent, purpose, subject, n), score)
         failure = ""
         try:
             done = None if self._recall is None else self._recall(request, model.name)
@@ -113,11 +111,14 @@ class Caller:
         journal = self._journal
         texts = () if failure else done.texts
         prompt = tuple([(m.role, journal.text(m.content)) for m in messages])
-        event = journal.add(
-            ModelCalled,
-            item,
-            inputs,
-            step,
+        record = ModelCalled(
+            node=journal.node,
+            incarnation=journal.incarnation,
+            seq=journal.next(),
+            t=journal.now(),
+            task=item,
+            step=step,
+            causes=inputs,
             model=model.name,
             purpose=purpose,
             subject=subject,
@@ -134,4 +135,4 @@ class Caller:
             reasoning=tuple([journal.text(t) for t in done.reasoning]) if done.reasoning else (),
             notes=done.notes,
         )
-        return Called(texts, done.finish, done.usage, event, failure)
+        return Called(texts, done.finish, done.usage, journal.write(record), failure)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Literal, Protocol
 
 from meshheal import alternatives, config
@@ -49,7 +50,9 @@ class Detector(Protocol):
 class _Mixture:
     """Evidence averaged over several bets, each multiplied at every observation by 1 + bet x gain."""
 
-    __slots__ = ("_bets", "_largest", "_rest", "_sum", "_wealth", "evidence")
+    __slots__ = ("_at_rest", "_bets", "_largest", "_rest", "_sum", "_wealth", "evidence")
+    _at_rest: bool
+    _wealth: list[float]
 
     def __init__(self, bets: Sequence[float], *, sums: bool = False) -> None:
         if not bets or not all(0 < bet < float("inf") for bet in bets):
@@ -60,37 +63,39 @@ class _Mixture:
         self._rest = REST if sums else 0.0
         self.reset()
 
-    def _observe(self, gain: float, worst: float) -> float:
-        """Bet on `gain`, of which -`worst` is the least possible. The hot path: no allocation but floats."""
-        cap = SAFETY / worst if worst > 0.0 else CEILING
-        wealth = self._wealth
-        total = 0.0
-        i = 0
+    def _factors(self, gain: float, worst: float) -> list[float]:
+        """What each bet is multiplied by, betting on `gain`, of which -`worst` is the least possible."""
+        if self._largest * worst < SAFETY:
+            return [1.0 + bet * gain for bet in self._bets]
+        cap = SAFETY / worst
+        return [1.0 + (bet if bet < cap else cap) * gain for bet in self._bets]
+
+    def take(self, factors: list[float]) -> float:
+        """Multiply the evidence of each bet; return their mean. `factors` are kept, and are not to be changed.
+
+        Most detectors are at rest, with no bet above 1: then the factors are the evidence, and where they are
+        below 1 too there is nothing to add up.
+        """
         if self._sum:
-            for bet in self._bets:
-                w = (wealth[i] + 1.0) * (1.0 + (bet if bet < cap else cap) * gain)
-                if w > CEILING:
-                    w = CEILING
-                wealth[i] = w
-                total += w
-                i += 1
+            self._wealth = wealth = [min((w + 1.0) * f, CEILING) for w, f in zip(self._wealth, factors, strict=True)]
+        elif self._at_rest:
+            self._wealth = wealth = factors
+            if factors[0] <= 1.0:
+                return 1.0
+            self._at_rest = False
         else:
-            for bet in self._bets if self._largest < cap else [bet if bet < cap else cap for bet in self._bets]:
-                factor = 1.0 + bet * gain
-                w = wealth[i]
-                if w > 1.0:
-                    factor *= w
-                    if factor > CEILING:
-                        factor = CEILING
-                wealth[i] = factor
-                total += factor
-                i += 1
-        total = total / i - self._rest
-        self.evidence = total = total if total > 1.0 else 1.0
-        return total
+            self._wealth = wealth = [
+                f if w <= 1.0 else w * f if w * f < CEILING else CEILING
+                for w, f in zip(self._wealth, factors, strict=True)
+            ]
+            self._at_rest = max(wealth) <= 1.0
+        mean = sum(wealth) / len(wealth) - self._rest
+        self.evidence = mean = mean if mean > 1.0 else 1.0
+        return mean
 
     def reset(self) -> None:
-        self._wealth = [0.0 if self._sum else 1.0] * len(self._bets)
+        self._wealth = _start(0.0 if self._sum else 1.0, len(self._bets))
+        self._at_rest = not self._sum
         self.evidence = 1.0
 
     def state(self) -> list[float]:
@@ -100,7 +105,14 @@ class _Mixture:
         if len(state) != len(self._bets):
             raise InternalError(f"state of {len(state)} bets restored into a detector of {len(self._bets)}")
         self._wealth = list(state)
+        self._at_rest = not self._sum and max(state) <= 1.0
         self.evidence = max(1.0, sum(state) / len(state) - self._rest)
+
+
+@lru_cache(maxsize=64)
+def _start(wealth: float, bets: int) -> list[float]:
+    """The wealth that tests begin with: one list for all of them, since none is ever changed."""
+    return [wealth] * bets
 
 
 class EDetector(_Mixture):
@@ -133,12 +145,23 @@ class EDetector(_Mixture):
         super().__init__(bets, sums=form == "sr")
 
     def update(self, score: float, expected: float) -> float:
+        return self.take(self.factors(score, expected))
+
+    def rests(self, score: float, expected: float) -> bool:
+        """Whether the score would leave the test as it is: no bet stands above 1, and none would."""
+        return self._at_rest and score >= expected - self._drop
+
+    def factors(self, score: float, expected: float) -> list[float]:
+        """What `take` multiplies the bets by: the same for all detectors of the same settings."""
         if not (0.0 <= score <= 1.0 and 0.0 <= expected <= 1.0):
             alternatives.check(score, expected)
         level = expected - self._drop
         inner = 0.05 if level < 0.05 else 0.95 if level > 0.95 else level
         scale = 0.25 / (inner * (1.0 - inner))
-        return self._observe((level - score) * scale, (1.0 - level) * scale)
+        gain, worst = (level - score) * scale, (1.0 - level) * scale
+        if self._largest * worst < SAFETY:
+            return [1.0 + bet * gain for bet in self._bets]
+        return self._factors(gain, worst)
 
 
 class ReturnTest(_Mixture):
@@ -163,7 +186,7 @@ class ReturnTest(_Mixture):
             alternatives.check(score, expected)
         margin = self._margin if self._margin < expected / 2 else expected / 2
         level = expected - margin
-        return self._observe(score - level, level)
+        return self.take(self._factors(score - level, level))
 
 
 _MAKE: dict[str, Callable[[config.Detector], Detector]] = {

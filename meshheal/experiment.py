@@ -26,7 +26,7 @@ from meshheal.trace.replay import Replay
 from meshheal.types import AgentId
 from sim.faults import AnyFault, Swap, TimedSwap, check
 from sim.links import LinkProfile
-from sim.models import RECORDED, resolve
+from sim.models import RECORDED, answered, resolve
 from sim.runtimes import Placement, Runtime, choose, footer, make
 from sim.truth import Truth
 from sim.workloads import Workload, WorkloadSpec
@@ -165,7 +165,7 @@ def prepare(experiment: Experiment) -> Prepared:
     _check_shape(experiment)
     for name in experiment.methods:
         _settings(experiment, name)
-    workload = experiment.workload.load()
+    workload = _recorded_part(experiment, experiment.workload.load())
     topology = experiment.network(workload.abilities)
     check(experiment.faults, len(topology))
     for fault in experiment.faults:
@@ -179,8 +179,11 @@ def prepare(experiment: Experiment) -> Prepared:
     prepared.runtime()
     made = world(prepared, Arm(experiment.methods[0], experiment.first_seed))
     _check_models(experiment, made)
-    for method in map(find, experiment.methods):
+    for name in experiment.methods:
+        method = find(name)
         _check_recorded(method, prepared.natures())
+        if method.oracle and any(isinstance(f, TimedSwap) for f in experiment.faults):
+            raise UsageError(f"method {method.name!r} knows swaps by arrivals; declare swaps by arrivals, or leave it out")
         if prepared.runtime() == "ray" and (method.oracle or method.centralised):
             raise UsageError(
                 f"method {method.name!r} cannot run on Ray: the {method.marks} part of it lives in one process; take --runtime "
@@ -189,12 +192,23 @@ def prepare(experiment: Experiment) -> Prepared:
     return prepared
 
 
+def _recorded_part(e: Experiment, workload: Workload) -> Workload:
+    """The workload without the items that one of its recorded models never answered."""
+    given = (e.healthy,) if isinstance(e.healthy, str) else tuple(e.healthy)
+    names = {e.outside, *given, *(f.to for f in e.faults if isinstance(f, Swap | TimedSwap))}
+    recorded = [name for name in names if name.startswith("recorded/")]
+    if not recorded or not workload.pool:
+        return workload
+    return answered(workload, recorded, None if e.workload.data is None else Path(e.workload.data))
+
+
 def _check_models(e: Experiment, made: World) -> None:
     """Raise `UsageError` for models that cannot do what the settings ask, and `ModelError` where a server is not there."""
     servers = e.served()
-    for name in sorted({made.outside, *made.healthy, *(f.to for f in e.faults if isinstance(f, Swap))}):
-        nature = made.model(name).nature
-        if made.settings.review.by == "likelihood" and nature == "simulated":
+    for name in made.model_names():
+        model = made.model(name)
+        nature = model.nature
+        if made.settings.review.by == "likelihood" and nature == "simulated" and not getattr(model, "weighs", False):
             raise UsageError(
                 f"review.by=likelihood needs the token likelihoods of real models; {name} is {nature}. Leave review.by at "
                 "sampling, or use models behind a server (openai/NAME)"

@@ -45,8 +45,19 @@ class Prober:
         families = sorted({self._agent.model_of(a) for a in agreed})
         if not answers.comparable(task.form) or len(set(agreed)) < 2:
             return
-        self.bank.add(Reference(task, value, tuple(families), set(answered), self._agent.network.beat()))
-        self._agent.journal.add(ReferenceBanked, task.id, (cause,), families=tuple(families))
+        self.bank.add(Reference(task, value, tuple(families), tuple(answered), self._agent.network.beat()))
+        journal = self._agent.journal
+        journal.write(
+            ReferenceBanked(
+                node=journal.node,
+                incarnation=journal.incarnation,
+                seq=journal.next(),
+                t=journal.now(),
+                task=task.id,
+                causes=(cause,),
+                families=tuple(families),
+            )
+        )
 
     # --- when ----------------------------------------------------------------------------------------------------
 
@@ -173,7 +184,7 @@ class Prober:
         a, task = self._agent, candidate.task
         family = a.neighbours[agent].family
         mixed = a.routing.mixed(task.ability, family)
-        allowed = {b: v for b, v in candidate.values.items() if not mixed or a.model_of(b) != family}
+        allowed = {b: v for b, v in candidate.values if not mixed or a.model_of(b) != family}
         agreed = [next(iter(allowed))] if allowed else []
         if agreed and any(f != family for f in candidate.disputed):
             return False
@@ -187,7 +198,7 @@ class Prober:
                 done = await a.ask(helper, Produce(task, "probe", n=_RESTOCK))
             except NetworkError:
                 continue
-            candidate.answered.add(helper)
+            candidate.answered += (helper,)
             answer = answers.to_answer(task, helper, reply.visible(done.text), done.finish)
             if answer.value is None:
                 return False
@@ -206,8 +217,8 @@ class Prober:
     ) -> None:
         """Keep a task one coordinated as a candidate for a reference."""
         if answers.comparable(task.form):
-            values = {} if value is None else {producer: value}
-            self._candidates.append(Candidate(task, values, set(answered), disputed))
+            values = () if value is None else ((producer, value),)
+            self._candidates.append(Candidate(task, values, tuple(answered), disputed))
             if len(self._candidates) > self._settings.bank_size:
                 del self._candidates[0]
 
@@ -230,7 +241,8 @@ class Prober:
         if reference is None:
             return False
         again = agent in reference.answered
-        reference.answered.add(agent)
+        if not again:
+            reference.answered += (agent,)
         self._allowance -= 1.0
         try:
             done = await a.ask(agent, Produce(reference.task, "probe", n=beat if again else 0))
@@ -263,8 +275,21 @@ class Prober:
             await self._calibrate(task, answer, score >= 0.5, cause)
         else:
             reviewer, score = await self._reviewed(task, answer, cause)
-        event = a.journal.add(
-            Probed, task.id, (cause,), agent=agent, reference=task.id, score=score, motive=motive, compared=compared
+        journal = a.journal
+        event = journal.write(
+            Probed(
+                node=a.id,
+                incarnation=journal.incarnation,
+                seq=journal.next(),
+                t=journal.now(),
+                task=task.id,
+                causes=(cause,),
+                agent=agent,
+                reference=task.id,
+                score=score,
+                motive=motive,
+                compared=compared,
+            )
         )
         if score is None:
             return
@@ -326,9 +351,7 @@ class Prober:
     def state(self) -> Any:
         return {
             "allowance": self._allowance,
-            "candidates": [
-                [c.task, list(c.values.items()), sorted(c.answered), list(c.disputed)] for c in self._candidates
-            ],
+            "candidates": [[c.task, list(c.values), list(c.answered), list(c.disputed)] for c in self._candidates],
             "bank": self.bank.state(),
             "calibration": self.calibration.state(),
             "draws": self._draws.state(),
@@ -339,7 +362,9 @@ class Prober:
         """Continue, and plan anew: plans are not state, they follow from it."""
         self._allowance = state["allowance"]
         self.bank.restore(state["bank"])
-        self._candidates = [Candidate(t, dict(map(tuple, v)), set(a), tuple(d)) for t, v, a, d in state["candidates"]]
+        self._candidates = [
+            Candidate(t, tuple(map(tuple, v)), tuple(a), tuple(d)) for t, v, a, d in state["candidates"]
+        ]
         self.calibration.restore(state["calibration"])
         self._draws.restore(state["draws"])
         self._schedules = {}

@@ -25,10 +25,10 @@ class Reference(Struct):
     task: Task
     value: str
     families: tuple[str, ...]
-    answered: set[AgentId]
+    answered: tuple[AgentId, ...]
     beat: int
     tranche: bool = False
-    helped: frozenset[AgentId] = frozenset()
+    helped: tuple[AgentId, ...] = ()
 
 
 class Candidate(Struct):
@@ -39,8 +39,8 @@ class Candidate(Struct):
     """
 
     task: Task
-    values: dict[AgentId, str]
-    answered: set[AgentId]
+    values: tuple[tuple[AgentId, str], ...]
+    answered: tuple[AgentId, ...]
     disputed: tuple[str, ...] = ()
 
 
@@ -61,7 +61,7 @@ class Bank:
         return len(self._references)
 
     def add(self, reference: Reference) -> None:
-        reference.helped = frozenset(reference.answered)
+        reference.helped = reference.answered
         if self._tranche < self._settings.tranche:
             reference.tranche = True
             self._tranche += 1
@@ -102,13 +102,13 @@ class Bank:
 
     def state(self) -> Any:
         return [
-            [r.task, r.value, list(r.families), sorted(r.answered), r.beat, r.tranche, sorted(r.helped)]
+            [r.task, r.value, list(r.families), list(r.answered), r.beat, r.tranche, list(r.helped)]
             for r in self._references
         ]
 
     def restore(self, state: Any) -> None:
         self._references = [
-            Reference(task, value, tuple(families), set(answered), beat, tranche, frozenset(helped))
+            Reference(task, value, tuple(families), tuple(answered), beat, tranche, tuple(helped))
             for task, value, families, answered, beat, tranche, helped in state
         ]
         self._tranche = sum(r.tranche for r in self._references)

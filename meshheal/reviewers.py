@@ -11,6 +11,7 @@ from meshheal.reference import Tally
 from meshheal.types import AgentId, ReviewRecord
 
 _WINDOW = 60.0
+_BETS = (0.5, 1.0, 2.0)
 _PRIOR_VOTES, _PRIOR_WINS = 10.0, 8.0
 """A new reviewer is taken to win four votes in five, with the weight of ten votes."""
 
@@ -35,52 +36,63 @@ class ReviewerWatch:
         self._drop = drop
         self._rest = rest
         self._wins: dict[AgentId, Tally] = {}
+        self._all = Tally()
+        """Sums over all reviewers."""
         self._tests: dict[AgentId, EDetector] = {}
-        self._until: dict[AgentId, int] = {}
+        self.resting: dict[AgentId, int] = {}
+        """Who is not asked for a while, and the beat until which."""
 
     def trusted(self, agent: AgentId) -> bool:
-        return agent not in self._until
+        return agent not in self.resting
 
     def observe(self, record: ReviewRecord, beat: int) -> list[Sidelined]:
         """Count the votes of a committee. A sidelined reviewer is tried again after `rest` beats."""
         committee = record.committee is not None and len(record.votes) >= 2
-        if not committee and not self._until:
+        if not committee and not self.resting:
             return []
-        found = [Sidelined(a, True, 1.0) for a, until in self._until.items() if beat >= until]
+        found = [Sidelined(a, True, 1.0) for a, until in self.resting.items() if beat >= until]
         for back in found:
-            del self._until[back.agent]
+            del self.resting[back.agent]
             self._tests.pop(back.agent, None)
         if not committee:
             return found
+        total = sum([v for _, v in record.votes])
+        others = len(record.votes) - 1
         for agent, vote in record.votes:
-            others = [v for a, v in record.votes if a != agent]
-            won = (vote >= self._cut) == (sum(others) / len(others) >= self._cut)
-            test = self._tests.setdefault(agent, EDetector((0.5, 1.0, 2.0), self._drop))
-            evidence = test.update(float(won), self._expected(agent))
-            self._wins.setdefault(agent, Tally()).add(float(won), _WINDOW)
-            if evidence >= self._at and agent not in self._until:
-                self._until[agent] = beat + self._rest
+            won = (vote >= self._cut) == (total - vote >= self._cut * others)
+            evidence = self._count(agent, float(won))
+            if evidence >= self._at and agent not in self.resting:
+                self.resting[agent] = beat + self._rest
                 found.append(Sidelined(agent, False, evidence))
         return found
 
-    def _expected(self, agent: AgentId) -> float:
-        n = sum(t.n for a, t in self._wins.items() if a != agent)
-        wins = sum(t.total for a, t in self._wins.items() if a != agent)
-        return (wins + _PRIOR_WINS) / (n + _PRIOR_VOTES)
+    def _count(self, agent: AgentId, won: float) -> float:
+        """Count a vote that was won (1) or lost (0); return the evidence against the reviewer."""
+        wins, test, everyone = self._wins.get(agent), self._tests.get(agent), self._all
+        if wins is None:
+            wins = self._wins[agent] = Tally()
+        n, total = everyone.n - wins.n, everyone.total - wins.total
+        if test is None and not won:
+            test = self._tests[agent] = EDetector(_BETS, self._drop)
+        evidence = 1.0 if test is None else test.update(won, (total + _PRIOR_WINS) / (n + _PRIOR_VOTES))
+        wins.add(won, _WINDOW)
+        everyone.n, everyone.total = n + wins.n, total + wins.total
+        return evidence
 
     def state(self) -> Any:
         return {
             "wins": [[a, t.n, t.total] for a, t in self._wins.items()],
             "tests": [[a, t.state()] for a, t in self._tests.items()],
-            "until": [[a, u] for a, u in self._until.items()],
+            "until": [[a, u] for a, u in self.resting.items()],
         }
 
     def restore(self, state: Any) -> None:
         self._wins = {a: Tally(n, total) for a, n, total in state["wins"]}
-        self._until = dict(state["until"])
+        self._all = Tally(sum([t.n for t in self._wins.values()]), sum([t.total for t in self._wins.values()]))
+        self.resting = dict(state["until"])
         self._tests = {}
         for agent, inner in state["tests"]:
-            self._tests[agent] = EDetector((0.5, 1.0, 2.0), self._drop)
+            self._tests[agent] = EDetector(_BETS, self._drop)
             self._tests[agent].restore(inner)
 
 

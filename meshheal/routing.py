@@ -34,13 +34,14 @@ class Routing:
         self._watch = watch
         self._settings = settings
         self._seed = seed
+        self._plain = settings.suspicion_weight == 0 and settings.load_weight == 0
         self._everyone: dict[AgentId, Neighbour] = {me.id: me, **neighbours}
         self._holders: dict[Ability, tuple[AgentId, ...]] = {}
         self._families: dict[Ability, frozenset[str]] = {}
         self.load: dict[AgentId, int] = {}
         self.down: dict[AgentId, int] = {}
         """Agents that did not answer, and the beat until which they are left alone."""
-        self._hops: dict[AgentId, tuple[int, dict[Ability, int]]] = {}
+        self._hops: dict[AgentId, tuple[int, tuple[tuple[Ability, int], ...]]] = {}
 
     def holders(self, ability: Ability) -> tuple[AgentId, ...]:
         """All in the closed neighbourhood with the ability, in order of id."""
@@ -85,17 +86,13 @@ class Routing:
 
         Rendezvous hashing with weights (score -log(u) / w, least first): an exclusion moves only the tasks it must.
         """
-        best, rank = None, float("inf")
         base = mix(item, self._seed)
-        plain = self._settings.suspicion_weight == 0 and self._settings.load_weight == 0
-        for agent in self.producers(ability, beat):
-            if agent in tried:
-                continue
-            u = (mix(base, agent) + 1) * _UNIT
-            score = -log(u) if plain else -log(u) / self._weight(agent)
-            if score < rank:
-                best, rank = agent, score
-        return best
+        draws = [(mix(base, agent), agent) for agent in self.producers(ability, beat) if agent not in tried]
+        if not draws:
+            return None
+        if self._plain:
+            return max(draws)[1]
+        return min([(-log((draw + 1) * _UNIT) / self._weight(agent), agent) for draw, agent in draws])[1]
 
     def _weight(self, agent: AgentId) -> float:
         s = self._settings
@@ -134,18 +131,18 @@ class Routing:
         """Hops from here to the nearest agent able to coordinate each ability."""
         return {a: 0 if self.can_coordinate(a, beat) else 1 + self._nearest(a)[0] for a in abilities}
 
-    def heard(self, sender: AgentId, number: int, hops: Sequence[tuple[Ability, int]]) -> bool:
+    def heard(self, sender: AgentId, number: int, hops: tuple[tuple[Ability, int], ...]) -> bool:
         """Take in a neighbour's advert; True where it is news."""
         known = self._hops.get(sender)
         if known is not None and number <= known[0]:
             return False
-        self._hops[sender] = (number, dict(hops))
-        return known is None or known[1] != self._hops[sender][1]
+        self._hops[sender] = (number, hops)
+        return known is None or known[1] != hops
 
     def _nearest(self, ability: Ability, without: Collection[AgentId] = ()) -> tuple[int, AgentId | None]:
         best: tuple[int, AgentId | None] = (FAR, None)
         for agent, (_, hops) in self._hops.items():
-            distance = hops.get(ability, FAR)
+            distance = next((d for a, d in hops if a == ability), FAR)
             if agent not in without and distance < best[0] and distance <= self._settings.max_hops:
                 best = (distance, agent)
         return best
@@ -157,9 +154,9 @@ class Routing:
     def state(self) -> Any:
         return {
             "down": [[a, b] for a, b in self.down.items()],
-            "hops": [[a, n, list(h.items())] for a, (n, h) in self._hops.items()],
+            "hops": [[a, n, list(h)] for a, (n, h) in self._hops.items()],
         }
 
     def restore(self, state: Any) -> None:
         self.down = dict(state["down"])
-        self._hops = {a: (n, dict(map(tuple, h))) for a, n, h in state["hops"]}
+        self._hops = {a: (n, tuple(map(tuple, h))) for a, n, h in state["hops"]}

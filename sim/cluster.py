@@ -51,9 +51,9 @@ class RemoteHost:
         with contextlib.suppress(HostLost):  # a restarted host plans anew
             await self._do("rouse", due)
 
-    async def drain(self) -> int:
-        begun: int = await self._insist("drain")
-        return begun
+    async def drain(self) -> bool:
+        loose: bool = await self._insist("drain")
+        return loose
 
     async def peer_lost(self, host: HostId) -> None:
         with contextlib.suppress(HostLost):

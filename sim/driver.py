@@ -37,7 +37,7 @@ class Port(Protocol):
     async def advance(self, beat: int, rebind: Sequence[Rebind] = (), at_once: bool = True) -> list[Due]: ...
     async def rouse(self, due: Due) -> None: ...
     async def admit(self, entry: AgentId, task: Task, cause: EventId) -> Settled | None: ...
-    async def drain(self) -> int: ...
+    async def drain(self) -> bool: ...
     async def checkpoint(self) -> dict[AgentId, Any]: ...
     async def crash(self, agent: AgentId) -> None: ...
     async def restart(self, agent: AgentId, state: Any) -> None: ...
@@ -166,14 +166,11 @@ class Driver:
     async def _drain(self) -> None:
         """Wait until no host has work in the background.
 
-        Work at one host can begin work at another: all were idle at one moment where nothing began between two rounds.
+        Evidence is acknowledged after what it gives rise to, so that a host that is idle has left nothing to do at another;
+        where one says otherwise, all are asked again.
         """
-        before: list[int] = []
-        while True:
-            begun = list(await asyncio.gather(*[port.drain() for port in self._ports]))
-            if begun == before or len(begun) == 1:
-                return
-            before = begun
+        while any(await asyncio.gather(*[port.drain() for port in self._ports])):
+            pass
 
     # --- faults, beats, wake-ups ---------------------------------------------------------------------------------
 
@@ -208,6 +205,7 @@ class Driver:
         found = await asyncio.gather(*calls)
         for due in sorted([due for some in found for due in some]):
             await self._ports[self._where[due.agent]].rouse(due)
+        if any(found):
             await self._drain()
 
     def _swapped(self, fault: BackendSwap, begins: bool, index: int) -> Rebind:

@@ -149,7 +149,8 @@ class Host:
         self._wakes: list[tuple[Due, Callable[[], Awaitable[None]]]] = []
         self._called: dict[Due, Callable[[], Awaitable[None]]] = {}
         self._wake_count = 0
-        self._busy = self._begun = 0
+        self._busy = 0
+        self._loose = False
         self._idle = asyncio.Event()
         self._idle.set()
         self._asked = 0
@@ -212,10 +213,14 @@ class Host:
             self.failed(entry, task, error)
             return None
 
-    async def drain(self) -> int:
-        """Wait until no background work is under way (but patient work); how much was ever begun."""
+    async def drain(self) -> bool:
+        """Wait until no background work is under way, but patient work.
+
+        True where since the last time evidence was acknowledged here before all that it gave rise to was done.
+        """
         await self._idle.wait()
-        return self._begun
+        loose, self._loose = self._loose, False
+        return loose
 
     async def checkpoint(self) -> dict[AgentId, Any]:
         """The states of the agents that are up and did something since the last checkpoint."""
@@ -296,7 +301,6 @@ class Host:
         if patient:
             return
         self._busy += 1
-        self._begun += 1
         self._idle.clear()
         task.add_done_callback(self._background_done)
         cause = asyncio.current_task()
@@ -325,7 +329,8 @@ class Host:
         current = asyncio.current_task()
         reactions = self._reactions.get(current) if current is not None else None
         if reactions:
-            await asyncio.wait(set(reactions), timeout=_REACTION)
+            _, left = await asyncio.wait(set(reactions), timeout=_REACTION)
+            self._loose = self._loose or bool(left)
 
     async def _guarded(self, owner: AgentId, work: Work[None]) -> None:
         try:

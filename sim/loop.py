@@ -107,13 +107,14 @@ class Process(Future[T]):
 
 
 class _Sleep:
-    __slots__ = ("_seconds",)
+    __slots__ = ("_loop", "_seconds")
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, loop: Loop, seconds: float) -> None:
+        self._loop = loop
         self._seconds = float(seconds)
 
     def __await__(self) -> Generator[float, None, None]:
-        if self._seconds > 0:
+        if self._seconds > 0 and not self._loop._jump(self._seconds):
             yield self._seconds
 
 
@@ -125,6 +126,8 @@ class Loop:
         self._ready: deque[Process[Any]] = deque()
         self._timers: list[tuple[float, int, Callable[[], None]]] = []
         self._count = 0
+        self._starting = 0
+        """Processes that are being started within one another now."""
         self._broken: BaseException | None = None
 
     def break_off(self, error: BaseException) -> None:
@@ -133,7 +136,17 @@ class Loop:
 
     def sleep(self, seconds: float) -> _Sleep:
         """Awaitable that ends `seconds` later; at once for 0 or less."""
-        return _Sleep(seconds)
+        return _Sleep(self, seconds)
+
+    def _jump(self, seconds: float) -> bool:
+        """Move time on at once, where nobody else would have run before whoever sleeps until then runs on."""
+        if self._ready or self._starting or self._broken is not None:
+            return False
+        when = self.now + seconds
+        if self._timers and self._timers[0][0] <= when:
+            return False
+        self.now = when
+        return True
 
     def _at(self, when: float, action: Callable[[], None]) -> None:
         self._count += 1
@@ -146,7 +159,9 @@ class Loop:
     def spawn(self, coro: Coroutine[Any, Any, T]) -> Process[T]:
         """Start a coroutine; it runs at once up to its first wait."""
         process = Process(self, coro)
+        self._starting += 1
         process.step()
+        self._starting -= 1
         return process
 
     async def gather(self, coros: Sequence[Coroutine[Any, Any, T]]) -> list[T]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from meshheal.types import AgentId, Task
-from sim.faults import Swap
+from sim.faults import AnyFault, Swap
 from sim.workloads import AnswerSheet
 
 
 class Truth:
     """The answer sheet and the schedule of swaps, as of arrival `index` (`meshheal.agent.Oracle`)."""
 
-    def __init__(self, sheet: AnswerSheet, faults: Sequence[object]) -> None:
+    def __init__(self, sheet: AnswerSheet, faults: Sequence[AnyFault]) -> None:
         self.index = -1
         self._sheet = sheet
         self._swaps = [f for f in faults if isinstance(f, Swap) and f.degraded]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections import Counter
+from heapq import heapify
 
 import pytest
 from scripted import FAMILIES, Played, Script, failing, make_world
@@ -318,6 +319,7 @@ def _replace(run, agent):
     new.caller.binding = old.caller.binding
     new.journal.seq = old.journal.seq
     run._wakes = [w for w in run._wakes if w[1] != agent]
+    heapify(run._wakes)
     run.agents[agent] = new
     new.restore(pickle.loads(pickle.dumps(old.state())))
 

@@ -35,6 +35,28 @@ def test_the_shared_part_comes_first_in_every_prompt():
     assert [len(p) - n for p in (reviewed, again, taken)] == [2, 2, 2]
 
 
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
+messages = st.lists(st.builds(Message, st.sampled_from(["system", "user", "assistant"]), texts), min_size=1, max_size=4)
+
+
+def rendered(asked):
+    """A prompt as a server's chat template writes it: what its prefix cache compares, from the front."""
+    return "".join(f"<|{m.role}|>{m.content}<|end|>" for m in asked)
+
+
+@given(messages, texts, st.lists(st.builds(Score, st.floats(0, 1), texts), max_size=3), st.lists(texts, max_size=3))
+def test_each_prompt_begins_with_all_of_the_prompt_before_it_and_the_answer(said, answer, opinions, criticisms):
+    task = Task("t", tuple(said), AnswerForm("number"))
+    shown = answer if answer.strip() else prompts.EMPTY
+    produced = rendered(prompts.produce(task))
+    answered = produced + f"<|assistant|>{shown}<|end|>"
+    reviewed = rendered(prompts.review(task, answer))
+    assert reviewed.startswith(answered)
+    assert rendered(prompts.takeover(task, answer, criticisms)).startswith(answered)
+    assert rendered(prompts.rate(task, answer)).startswith(answered)
+    assert rendered(prompts.deliberate(task, answer, opinions)).startswith(reviewed.removesuffix("<|end|>"))
+
+
 def test_a_probe_cannot_be_told_from_work():
     assert prompts.probe(TASK) == prompts.produce(TASK)
 

@@ -32,8 +32,8 @@ def record(producer, score, ability="algebra", kind="", channel="first_look", fa
     )
 
 
-def cell(**means):
-    made = Cell()
+def cell(without=NOBODY, **means):
+    made = Cell(without)
     for agent, mean in means.items():
         for _ in range(50):
             made.add(int(agent[1:]), mean, 100.0)
@@ -45,35 +45,60 @@ def cell(**means):
 
 def test_the_level_of_an_agent_does_not_contain_the_agent_itself():
     made = cell(a0=0.0, a1=0.9, a2=0.9)
-    assert made.level(0, NOBODY, 0.5, 1e-9) == pytest.approx(0.9)
+    assert made.level(0, 0.5, 1e-9) == pytest.approx(0.9)
     made = cell(a0=1.0, a1=0.9, a2=0.9)
-    assert made.level(0, NOBODY, 0.5, 1e-9) == pytest.approx(0.9)
+    assert made.level(0, 0.5, 1e-9) == pytest.approx(0.9)
 
 
 @given(unit)
 def test_one_odd_peer_among_many_moves_the_level_by_little(odd):
     made = cell(a1=0.8, a2=0.8, a3=0.8, a4=0.8, a5=odd)
-    assert abs(made.level(0, NOBODY, 0.5, 1e-9) - 0.8) <= 0.2 / 5 + 1e-9
+    assert abs(made.level(0, 0.5, 1e-9) - 0.8) <= 0.2 / 5 + 1e-9
 
 
 def test_who_is_set_aside_counts_for_nobody():
-    made = cell(a1=0.9, a2=0.9, a3=0.1)
-    assert made.level(0, {3}, 0.5, 1e-9) == pytest.approx(0.9)
+    made = cell({3}, a1=0.9, a2=0.9, a3=0.1)
+    assert made.level(0, 0.5, 1e-9) == pytest.approx(0.9)
     assert made.peers(0, {3}) == 2
 
 
+def test_who_is_set_aside_or_taken_in_again_counts_from_then_on():
+    aside = set()
+    made = cell(aside, a1=0.9, a2=0.9, a3=0.1)
+    with_all = made.level(0, 0.5, 1e-9)
+    aside.add(3)
+    made.settle()
+    assert made.level(0, 0.5, 1e-9) == pytest.approx(0.9)
+    assert made.level(3, 0.5, 1e-9) == pytest.approx(0.9)
+    aside.clear()
+    made.settle()
+    assert made.level(0, 0.5, 1e-9) == pytest.approx(with_all)
+
+
+@given(observed)
+def test_between_two_settings_of_its_bounds_a_cell_counts_every_score(seen):
+    """With as few agents as have no bounds, the level is the plain mean of the peers."""
+    made, scores = Cell(NOBODY), []
+    for agent, score in seen:
+        made.add(agent % 3, score, 1000.0)
+        scores.append((agent % 3, score))
+        peers = [s for a, s in scores if a != 0]
+        expected = (sum(peers) + 8.0 * 0.5) / (len(peers) + 8.0)
+        assert made.level(0, 0.5, 8.0) == pytest.approx(expected)
+
+
 def test_a_thin_cell_stays_near_the_level_above_it():
-    made = Cell()
+    made = Cell(NOBODY)
     made.add(1, 0.0, 100.0)
-    assert made.level(0, NOBODY, 0.8, 8.0) > 0.7
+    assert made.level(0, 0.8, 8.0) > 0.7
     for _ in range(99):
         made.add(1, 0.0, 100.0)
         made.add(2, 0.0, 100.0)
-    assert made.level(0, NOBODY, 0.8, 8.0) < 0.05
+    assert made.level(0, 0.8, 8.0) < 0.05
 
 
 def test_an_empty_cell_has_the_level_above_it():
-    assert Cell().level(0, NOBODY, 0.73, 8.0) == 0.73
+    assert Cell(NOBODY).level(0, 0.73, 8.0) == 0.73
 
 
 def test_old_scores_fade():

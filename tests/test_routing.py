@@ -193,7 +193,7 @@ def test_suspicion_of_the_producer_does_not_change_who_reviews():
 def test_a_reviewer_that_lost_trust_or_does_not_answer_is_not_asked():
     watch = ReviewerWatch(5, 0.5)
     made, _ = routing(watch=watch)
-    watch._until[3] = 100
+    watch.resting[3] = 100
     made.down[4] = 10
     assert set(made.reviewers_for(1, "algebra", 1, 0, 1)) == {0, 2, 5}
 

@@ -17,7 +17,7 @@ def build() -> typer.Typer:
     """The command with all its subcommands."""
     import typer
 
-    from meshheal.cli import log, methods, results, run, swarm
+    from meshheal.cli import export, log, methods, report, results, run, swarm, view
 
     def version(version: bool = typer.Option(False, "--version", help="Show the version and exit.")) -> None:
         if version:
@@ -33,6 +33,7 @@ def build() -> typer.Typer:
     )
     app.command("run", help="Run an experiment, or a study of several: a script that declares one.")(run.run)
     app.command("log", help="What is in a run's event logs; the story of one task.")(log.log)
+    app.command("export", help="A run's model calls as recordings, to be used in place of the models.")(export.export)
     app.command("tables", help="A run's tables: as text, Markdown, LaTeX, or per-seed rows in Parquet.")(
         results.tables_command
     )
@@ -40,6 +41,8 @@ def build() -> typer.Typer:
         results.plot_command
     )
     app.command("compare", help="Test two runs against each other, or the methods of one.")(results.compare_command)
+    app.command("report", help="Write a run as one HTML page, to be opened anywhere.")(report.report)
+    app.command("view", help="Show runs in a browser on this machine, also while they go on.")(view.view)
     app.command("methods", help="Every method there is, and what it is.")(methods.methods)
     app.command("swarm", help="Draw worlds at random, run them, and check what must always hold.")(swarm.swarm)
     app.callback(invoke_without_command=True)(version)

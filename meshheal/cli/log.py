@@ -15,8 +15,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from meshheal.cli.story import BELIEFS, Line, tell, text_ids
 from meshheal.errors import TraceError, UsageError
+from meshheal.folds.story import BELIEFS, Line, tell, text_ids
 from meshheal.trace.reader import LogFile
 from meshheal.trace.rundir import Arm, RunDir, open_run
 

@@ -49,7 +49,7 @@ HealthyOption = Annotated[
 DegradedOption = Annotated[
     str | None, typer.Option("--degraded", metavar="MODEL", help="Model that swapped agents run on.")
 ]
-WorkloadOption = Annotated[str | None, typer.Option("--workload", help="gym:math, bbh, math or mmlu_pro.")]
+WorkloadOption = Annotated[str | None, typer.Option("--workload", help="gym:math, bbh, math, mmlu_pro or facts.")]
 DataOption = Annotated[Path | None, typer.Option("--data", help="File or folder of the workload's data.")]
 TasksOption = Annotated[int | None, typer.Option("--tasks", help="Length of the task stream.")]
 MethodsOption = Annotated[
@@ -115,7 +115,7 @@ def load(name: str) -> Experiment | Suite:
 
 def run(
     experiment: Annotated[
-        Any,  # an Experiment or a Suite, but typer reads no unions
+        Any,  # Experiment | Suite: the type of an argument cannot be a union
         typer.Argument(
             parser=load, help="A script that declares EXPERIMENT or SUITE, or the name of one in experiments/."
         ),

@@ -46,10 +46,12 @@ class Look(Struct):
     decision: str
     bench: list[AgentId]
     """Eligible reviewers that have not been asked yet."""
+    score: float | None = None
+    """The mean of the scores."""
 
-    @property
-    def score(self) -> float | None:
-        return sum(self.scores) / len(self.scores) if self.scores else None
+    def __post_init__(self) -> None:
+        if self.scores:
+            self.score = sum(self.scores) / len(self.scores)
 
 
 class Ended(Struct):
@@ -98,17 +100,23 @@ _FIRST_LOOK = 1
 
 
 def _note_look(agent: Agent, work: Work, look: Look, producer: AgentId, unscored: tuple[str, ...], why: str) -> None:
-    work.cause = agent.journal.add(
-        FirstLook,
-        work.task.id,
-        (work.cause,),
-        work.calls,
-        producer=producer,
-        reviewer=-1 if look.reviewer is None else look.reviewer,
-        scores=tuple(look.scores),
-        unscored=unscored,
-        decision=look.decision,
-        why=why,
+    journal = agent.journal
+    work.cause = journal.write(
+        FirstLook(
+            node=agent.id,
+            incarnation=journal.incarnation,
+            seq=journal.next(),
+            t=journal.now(),
+            task=work.task.id,
+            step=work.calls,
+            causes=(work.cause,),
+            producer=producer,
+            reviewer=-1 if look.reviewer is None else look.reviewer,
+            scores=tuple(look.scores),
+            unscored=unscored,
+            decision=look.decision,  # type: ignore[arg-type]
+            why=why,  # type: ignore[arg-type]
+        )
     )
 
 

@@ -31,28 +31,38 @@ async def produced(agent: Agent, work: Work, but: Collection[AgentId] = ()) -> A
 
 async def asked(agent: Agent, work: Work, producer: AgentId) -> Answer | None:
     """One producer's answer; None where it stayed silent."""
-    task, opinion = work.task, agent.beliefs.opinions.get(producer)
-    cause = agent.journal.add(
-        ProducerAsked,
-        task.id,
-        (work.cause,),
-        work.calls,
-        producer=producer,
-        ability=task.ability,
-        state=agent.beliefs.state(producer, task.ability),
-        mandated=opinion is not None and opinion.withheld,
+    task, journal, opinion = work.task, agent.journal, agent.beliefs.opinions.get(producer)
+    cause = journal.write(
+        ProducerAsked(
+            node=agent.id,
+            incarnation=journal.incarnation,
+            seq=journal.next(),
+            t=journal.now(),
+            task=task.id,
+            step=work.calls,
+            causes=(work.cause,),
+            producer=producer,
+            ability=task.ability,
+            state=agent.beliefs.state(producer, task.ability),
+            mandated=opinion is not None and opinion.withheld,
+        )
     )
     answer = await agent.ask_producer(work, producer, cause)
     if answer is not None:
-        work.cause = agent.journal.add(
-            Answered,
-            task.id,
-            (work.cause,),
-            work.calls,
-            producer=producer,
-            value=answer.value,
-            fault=answer.fault,
-            text=agent.journal.text(answer.text),
+        work.cause = journal.write(
+            Answered(
+                node=agent.id,
+                incarnation=journal.incarnation,
+                seq=journal.next(),
+                t=journal.now(),
+                task=task.id,
+                step=work.calls,
+                causes=(work.cause,),
+                producer=producer,
+                value=answer.value,
+                fault=answer.fault,
+                text=journal.text(answer.text),
+            )
         )
     return answer
 

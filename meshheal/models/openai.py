@@ -74,6 +74,8 @@ class OpenAI:
         self._open: _Open | None = None
         self._one_at_a_time = False
         """The server refused several samples in one request."""
+        self._limit = 0
+        """The context in tokens, where the server refused to be asked for as much output."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.name.removeprefix("openai/"), self.served, self._seed, self._tasks, self._connect)
@@ -156,7 +158,8 @@ class OpenAI:
         sent = [{"role": m.role, "content": clean(m.content)} for m in messages]
         if self.served.preamble:
             sent[0]["content"] = self.served.preamble + sent[0]["content"]
-        return {"model": self._model, "messages": sent, "max_tokens": max_tokens, **more, **self.served.body}
+        output = {} if self._limit and max_tokens >= self._limit else {"max_tokens": max_tokens}
+        return {"model": self._model, "messages": sent, **output, **more, **self.served.body}
 
     def plain_body(self, prompts: list[str], **more: Any) -> dict[str, Any]:
         """The body of a request for plain continuation of several prompts."""
@@ -183,11 +186,18 @@ class OpenAI:
             last = found
             ledger.usage = ledger.usage + found.usage
             if found.room is not None and body.get("max_tokens", 0) > found.room:
-                body = {**body, "max_tokens": found.room}  # the same request, asking for no more than fits
+                body = self._fitting(body, found)
                 continue
             if not found.retry or attempt >= self.served.attempts:
                 raise self._error(found, attempt, ledger)
             await self._back_off(attempt, found, ledger, request)
+
+    def _fitting(self, body: dict[str, Any], failure: Failure) -> dict[str, Any]:
+        """The same request, asking for no more output than fits; for whatever fits, where the server does not say how much."""
+        if failure.room:
+            return {**body, "max_tokens": failure.room}
+        self._limit = failure.limit
+        return {name: value for name, value in body.items() if name != "max_tokens"}
 
     async def _acquire(self, open_: _Open, ledger: Ledger, avoid: Endpoint | None, last: Failure) -> Endpoint:
         loop = asyncio.get_running_loop()

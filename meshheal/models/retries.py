@@ -39,7 +39,8 @@ up. redirected: 3xx. no_likelihoods: the server gives no token likelihoods.
 class Failure(Struct, frozen=True):
     """One attempt that failed. `retry`: trying again may help. `blames` the endpoint, rather than the request.
 
-    `after`: seconds the server asked to wait. `room`: output tokens that would have fitted, where the request asked for more.
+    `after`: seconds the server asked to wait. `room`: output tokens that would have fitted, where the request asked for more (0:
+    fewer than `limit`, the server does not say how many). `limit` is the model's context in tokens.
     """
 
     boundary: str
@@ -48,6 +49,7 @@ class Failure(Struct, frozen=True):
     blames: bool = False
     after: float | None = None
     room: int | None = None
+    limit: int = 0
     usage: Usage = Usage()
 
 
@@ -69,7 +71,7 @@ def of_status(status: int, message: str, code: str, headers: Mapping[str, str], 
         limit, room = _context(message, code)
         if limit is not None:
             told = f"the prompt leaves no room for output: the model's limit is {limit} tokens" if limit else detail
-            return Failure("context_length", told, room=room, usage=usage)
+            return Failure("context_length", told, room=room, limit=limit, usage=usage)
     named = {401: "unauthorized", 403: "unauthorized", 404: "not_found"}.get(status)
     return Failure(named or ("redirected" if 300 <= status < 400 else "bad_request"), detail, usage=usage)
 
@@ -81,11 +83,14 @@ _LIMIT = re.compile(
 _TOO_LONG = re.compile(
     r"context[ _](?:length|size|window)|maximum model length|max_model_len|prompt is too long", re.IGNORECASE
 )
-_INPUT = re.compile(
-    r"(?:request|prompt|input|messages)\D{0,30}?(\d{1,9})\D{0,3}(?:input |prompt )?tokens|(\d{1,9}) (?:tokens )?in the messages",
-    re.IGNORECASE,
+_INPUTS = (
+    re.compile(r"(\d{1,9}) (?:tokens )?in the messages", re.IGNORECASE),
+    re.compile(r"(\d{1,9}) (?:input|prompt) tokens", re.IGNORECASE),
+    re.compile(r"(?:prompt|input|messages)\D{0,30}?(\d{1,9})\D{0,3}tokens", re.IGNORECASE),
 )
-_OUTPUT_TOO_LARGE = re.compile(r"max_(?:completion_)?tokens\b.{0,60}\btoo large|in the completion", re.IGNORECASE)
+_OUTPUT_TOO_LARGE = re.compile(
+    r"max_(?:completion_)?tokens\b.{0,60}\b(?:too large|cannot be greater)|in the completion", re.IGNORECASE
+)
 
 
 def _context(message: str, code: str) -> tuple[int | None, int | None]:
@@ -96,10 +101,12 @@ def _context(message: str, code: str) -> tuple[int | None, int | None]:
         return None, None
     said = _LIMIT.search(message)
     limit = int(said.group(1) or said.group(2)) if said else 0
-    prompt = _INPUT.search(message.replace(said.group(), "", 1) if said else message)
-    if not limit or not prompt or not _OUTPUT_TOO_LARGE.search(message):
+    prompt = next((found for pattern in _INPUTS if (found := pattern.search(message))), None)
+    if not limit or not _OUTPUT_TOO_LARGE.search(message):
         return limit, None
-    room = limit - int(prompt.group(1) or prompt.group(2))
+    if prompt is None:
+        return limit, 0
+    room = limit - int(prompt.group(1))
     return limit, room if room > 0 else None
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from hashlib import blake2b
 from pathlib import Path
 from types import TracebackType
@@ -12,11 +12,13 @@ from meshheal.errors import TraceError
 from meshheal.events import AnyEvent, ModelCalled, TaskArrived
 from meshheal.trace.encoding import (
     HAS_WALL,
+    TEXT_PREFIX,
     decode_lines,
     decode_text,
     encode_for_hash,
     kind_prefix,
     task_needles,
+    text_id_of,
     text_prefix,
 )
 from meshheal.trace.file import FrameFile
@@ -111,6 +113,20 @@ class LogFile:
             elif not wanted.isdisjoint(entry.kinds):
                 yield from self._of_kinds(entry, wanted)
 
+    def frames(self) -> int:
+        """Number of whole frames: a reader that has taken in so many goes on with `frame` from there."""
+        return len(self._frames())
+
+    def frame(self, number: int) -> list[AnyEvent]:
+        """The events of one frame, in the order written; frames are numbered from 0."""
+        entry = self._frames()[number]
+        return self._decode(self._file.raw(entry)[entry.split :])
+
+    def _frames(self) -> list[FrameEntry]:
+        if self._entries is None:
+            self._entries = list(self._file.entries())
+        return self._entries
+
     def task(self, task: str) -> list[AnyEvent]:
         """The events of one task in the order written; only frames that hold any are read."""
         key, needles = task_bytes(task), task_needles(task)
@@ -121,6 +137,32 @@ class LogFile:
                 some = b"".join([line for line in lines if any(needle in line for needle in needles)])
                 found += [event for event in self._decode(some) if event.task == task]
         return found
+
+    def tasks_together(self, tasks: Collection[str]) -> dict[str, list[AnyEvent]]:
+        """What `task` gives, for many tasks in one pass over the log."""
+        found: dict[str, list[AnyEvent]] = {task: [] for task in tasks}
+        for event in self.events():
+            if event.task in found:
+                found[event.task].append(event)
+        return found
+
+    def texts_together(self, ids: Iterable[str]) -> dict[str, str]:
+        """Texts by their ids, as far as the log holds them; each frame is read once."""
+        frames: dict[int, tuple[FrameEntry, list[bytes]]] = {}
+        sections = self._file.sections()
+        for id in ids:
+            number = int(id, 16)
+            for section in sections:
+                entry = section.frame_of_text(number)
+                if entry is not None:
+                    frames.setdefault(entry.offset, (entry, []))[1].append(id.encode())
+                    break
+        texts: dict[str, str] = {}
+        for _, (entry, wanted) in sorted(frames.items()):
+            lines = self._file.raw(entry)[: entry.split].splitlines()
+            by_id = {text_id_of(line).encode(): line for line in lines if line.startswith(TEXT_PREFIX)}
+            texts |= {id.decode(): decode_text(by_id[id]) for id in wanted if id in by_id}
+        return texts
 
     def text(self, id: str) -> str:
         """A text by its id. Raises `TraceError` where the log does not hold it."""
@@ -161,9 +203,7 @@ class LogFile:
 
     def call_at(self, position: Position) -> ModelCalled:
         """The model call at a position that `calls` gave."""
-        if self._entries is None:
-            self._entries = list(self._file.entries())
-        raw = self._file.raw(self._entries[position >> _LINE_BITS])
+        raw = self._file.raw(self._frames()[position >> _LINE_BITS])
         start = position & ((1 << _LINE_BITS) - 1)
         [event] = self._decode(raw[start : raw.index(b"\n", start) + 1])
         assert isinstance(event, ModelCalled)

@@ -54,7 +54,7 @@ class Recorder:
         self._text_ids: list[int] = []
         self._size = 0
         self._seen = IdSet()
-        self._recent: set[str] = set()  # of this frame: most texts are asked for again at once
+        self._recent: dict[str, str] = {}  # ids of this frame's texts: most are asked for again at once
         self._folds: list[Fold] = []
         self._hash = EventHash()
         self._builder = IndexBuilder()
@@ -80,9 +80,9 @@ class Recorder:
 
     def text(self, text: str) -> str:
         """The text's id; the text itself is recorded the first time it is seen."""
-        id = text_id(text)
-        if id not in self._recent:
-            self._recent.add(id)
+        id = self._recent.get(text)
+        if id is None:
+            id = self._recent[text] = text_id(text)
             number = int(id, 16)
             if self._seen.add(number):
                 self._texts.append(Text(id, text))
@@ -151,7 +151,7 @@ class Recorder:
         if not self._events and not self._texts:
             return
         events, texts, ids = self._events, self._texts, self._text_ids
-        self._events, self._texts, self._text_ids, self._recent, self._size = [], [], [], set(), 0
+        self._events, self._texts, self._text_ids, self._recent, self._size = [], [], [], {}, 0
         try:
             head, lines = encode_texts(texts), encode_events(events)
         except InternalError:

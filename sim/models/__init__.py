@@ -16,16 +16,19 @@ from meshheal.errors import UsageError
 from meshheal.model import Model
 from meshheal.models import OpenAI, Served
 from meshheal.types import Task, TaskId
+from sim.models import calibration
+from sim.models.calibrated import Calibrated
 from sim.models.figures import End
 from sim.models.kind import Kind, Setting
 from sim.models.profiles import PROFILES
 from sim.models.recorded import RECORDED, Recorded, available, find_recorded, open_recorded
-from sim.models.recordings import read
+from sim.models.recordings import answered_in, read
 from sim.models.synthetic import Synthetic
 from sim.workloads.sheet import Workload
 
 __all__ = [
-    "KINDS", "PROFILES", "RECORDED", "Kind", "Recorded", "Setting", "Synthetic", "answered", "catalogue", "resolve",
+    "KINDS", "PROFILES", "RECORDED", "Calibrated", "Kind", "Recorded", "Setting", "Synthetic", "answered", "catalogue",
+    "resolve",
 ]  # fmt: skip
 
 
@@ -52,9 +55,27 @@ def _openai(name: str, at: Setting) -> Model | None:
     return OpenAI(name, at.served[name], at.seed, at.tasks)
 
 
+def _calibrated(name: str, at: Setting) -> Model | None:
+    if at.data is None:
+        raise UsageError(f"model calibrated/{name}: no calibration is given; give its file with --data")
+    found = calibration.read(at.data)
+    return Calibrated(name, found, at.workload.sheet, at.tasks, at.seed) if name in found.rows else None
+
+
+def _calibrated_names(data: Path | None) -> tuple[str, ...]:
+    """The copies in a file of likelihoods; none where the data are something else."""
+    if data is None or data.suffix != ".json" or not data.is_file():
+        return ()
+    try:
+        return tuple(calibration.read(data).rows)
+    except UsageError:
+        return ()
+
+
 KINDS: dict[str, Kind] = {
     "synthetic": Kind(_synthetic, lambda _: PROFILES),
     "recorded": Kind(_recorded, available),
+    "calibrated": Kind(_calibrated, _calibrated_names),
     "openai": Kind(_openai, lambda _: ()),
 }
 """What may stand before the slash of a model's name."""
@@ -100,12 +121,15 @@ def answered(workload: Workload, names: Iterable[str], data: Path | None) -> Wor
         found = find_recorded(name.removeprefix("recorded/"), data)
         if found is None:
             raise UsageError(_unknown(name, data))
-        left &= read(*found, every).keys()
+        left &= answered_in(read(*found, every))
     kept = {ability: tuple([t for t in tasks if t.id in left]) for ability, tasks in workload.pool.items()}
     pool = {ability: tasks for ability, tasks in kept.items() if tasks}
     if not pool:
         raise UsageError(f"workload {workload.name}: no item was answered by all the recorded models")
-    return structs.replace(workload, pool=pool, abilities=tuple(pool))
+    if len(left) == len(every):
+        return workload
+    source = f"{workload.source}; {len(left)} of {len(every)} items, which all the recorded models answered"
+    return structs.replace(workload, pool=pool, abilities=tuple(pool), source=source)
 
 
 def _unknown(name: str, data: Path | None) -> str:

@@ -1,7 +1,8 @@
 """Recorded models: what real models once answered, with reviews by solving and comparing.
 
-A review compares the answer under review with the reviewer's own recorded one; the score depends on whether
-the two agree, with noise that depends on agreement only. Nothing here knows a gold answer.
+A review that was recorded of the very same answer is given again. Any other compares the answer under review with
+the reviewer's own recorded one; the score depends on whether the two agree, with noise that depends on agreement
+only. Nothing here knows a gold answer.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Literal
 
 from meshheal.answers import read, same
 from meshheal.errors import InternalError, UsageError
-from meshheal.model import CallKey, Completion, Purpose, Request
+from meshheal.model import CallKey, Completion, Purpose, Request, prompt_id, text_id
 from meshheal.rng import digest, uniform
 from meshheal.types import Message, Task, TaskId, Usage
 from sim.models import recordings, replies
@@ -36,13 +37,12 @@ _WORDS = Layout("<8I").unpack
 
 
 class Recorded:
-    """A model that says what was recorded of it: `nature` is `recorded`; tokens and latencies are estimated.
+    """A model that says what was recorded of it: `nature` is `recorded`, or `simulated` where that is what was recorded;
+    tokens are estimated where the recording has none, latencies always.
 
     Of several samples of an item, the call's key draws one. `agreeable` is the chance, drawn once per model
     and item, that this judge accepts an answer that disagrees with its own (0 by default).
     """
-
-    nature: Literal["recorded"] = "recorded"
 
     def __init__(
         self,
@@ -58,6 +58,7 @@ class Recorded:
             raise UsageError(f"model recorded/{model}: agreeable is {agreeable}; give a probability, 0 to 1")
         _require(model, recording, tasks, source)
         self.name = f"recorded/{model}"
+        self.nature: Literal["simulated", "recorded"] = "simulated" if _simulated(recording) else "recorded"
         # Each its own family: errors of Gemini's two correlate little more (.52) than strangers' (.46, .48).
         self.family = recordings.known_as(model)
         self._model = model
@@ -77,6 +78,8 @@ class Recorded:
     def sample(self, request: Request, task: Task) -> Completion:
         """The completion of `request`, which is about `task`."""
         purpose = request.key.purpose
+        if request.score:
+            return self._likelihood(request, task)
         if purpose == "review" or purpose == "deliberate":
             return self._review(request, task)
         return self._answer(request, task)
@@ -88,7 +91,7 @@ class Recorded:
     def _samples(self, task: Task, purpose: Purpose) -> tuple[Sample, ...]:
         """What was recorded for a purpose: a probe or a takeover without a recording of its own is an answer."""
         held = self._recording[base_id(task.id)]
-        found = held.get(purpose) or (held.get("produce") if purpose in RECORDED else None)
+        found = held.get(purpose) or (recordings.answer_to(held) if purpose in RECORDED else None)
         if not found:
             raise UsageError(
                 f"model {self.name}: no {purpose!r} call was recorded for item {base_id(task.id)!r}, only "
@@ -110,8 +113,27 @@ class Recorded:
                 f"model {self.name}: {wanted} samples of item {base_id(task.id)!r} asked for, {len(samples)} "
                 "recorded; this method cannot run on this recording"
             )
-        first = self._stream(key, 0)[0]
-        chosen = [samples[(first + i) % len(samples)] for i in range(wanted)]
+        return self._drawn(request, samples)
+
+    def _recorded_of(self, task: Task, of: str) -> tuple[Sample, ...]:
+        """Recorded reviews of one answer (by its text's id), or replies to one question about likelihoods."""
+        held = self._recording[base_id(task.id)].get("review", ())
+        return tuple([s for s in held if s.of == of])
+
+    def _likelihood(self, request: Request, task: Task) -> Completion:
+        """Likelihoods as they were recorded; those of another question cannot be made up."""
+        found = self._recorded_of(task, prompt_id(request.messages))
+        if not found:
+            raise UsageError(
+                f"model {self.name}: its token likelihoods of item {base_id(task.id)!r} were not recorded; run with "
+                "review.by=sampling, or record a run of it with review.by=likelihood"
+            )
+        return self._drawn(request, found)
+
+    def _drawn(self, request: Request, samples: tuple[Sample, ...]) -> Completion:
+        """As many samples as asked for, from one on that the call's key draws; round again where there are fewer."""
+        first = self._stream(request.key, 0)[0]
+        chosen = [samples[(first + i) % len(samples)] for i in range(request.sampling.n)]
         lengths = [_completion_tokens(s) for s in chosen]
         counted = chosen[0].prompt
         prompt = counted if counted is not None else _prompt_tokens(request.messages)
@@ -127,8 +149,10 @@ class Recorded:
         score.
         """
         key = request.key
-        own = self._samples(task, "produce")
         text = _under_review(request.messages)
+        if key.purpose == "review" and (same := self._recorded_of(task, text_id(text))):
+            return self._drawn(request, same)
+        own = self._samples(task, "produce")
         texts: list[str] = []
         lengths: list[int] = []
         for sample in range(request.sampling.n):
@@ -169,6 +193,10 @@ def _verdict(agrees: bool | None, u: tuple[int, ...]) -> str:
     else:
         level = 16 + u[3] % 5 if agrees else u[3] % 7
     return replies.REVIEWS[level][u[4] % replies.VARIANTS]
+
+
+def _simulated(recording: Recording) -> bool:
+    return any(s.nature == "simulated" for by in recording.values() for samples in by.values() for s in samples)
 
 
 def _completion_tokens(sample: Sample) -> int:

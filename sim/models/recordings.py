@@ -7,7 +7,9 @@ lm-evaluation-harness (the folder names the model); and our own JSONL, one compl
      "usage": {"prompt": 80, "completion": 200}, "finish": "stop"}
 
 `item` is a task id. Only `model`, `item` and `text` are required. Several lines of one item are several
-samples.
+samples. A line of purpose `review` says in `of` what it is about: the `text_id` of the answer, or, for a reply by
+likelihood, the `prompt_id` of what was asked. `nature` is what the model was when it was recorded. `meshheal export`
+writes such files.
 """
 
 from __future__ import annotations
@@ -41,10 +43,22 @@ class Sample(NamedTuple):
     finish: Literal["stop", "length"] = "stop"
     prompt: int | None = None
     completion: int | None = None
+    of: str = ""
+    nature: Literal["simulated", "recorded", "live"] = "recorded"
 
 
 Recording = Mapping[TaskId, Mapping[Purpose, tuple[Sample, ...]]]
 """Item -> purpose -> samples, in the order in which they stand in the file."""
+
+
+def answer_to(held: Mapping[Purpose, tuple[Sample, ...]]) -> tuple[Sample, ...]:
+    """What was recorded of a model as an answer to an item's own prompt: as work, else as a probe, which asks the same."""
+    return held.get("produce") or held.get("probe") or ()
+
+
+def answered_in(recording: Recording) -> set[TaskId]:
+    """Items that a model answered; others it may only have reviewed, or taken over."""
+    return {item for item, held in recording.items() if answer_to(held)}
 
 
 class _Usage(msgspec.Struct, frozen=True):
@@ -59,6 +73,8 @@ class _Line(msgspec.Struct, frozen=True):
     purpose: str = "produce"
     usage: _Usage = _Usage()
     finish: Literal["stop", "length"] = "stop"
+    of: str = ""
+    nature: Literal["simulated", "recorded", "live"] = "recorded"
 
 
 class _Harness(msgspec.Struct, frozen=True):
@@ -169,7 +185,7 @@ def _harness_rows(path: Path, _changed: int) -> tuple[_Harness, ...]:
 
 
 def _sample(line: _Line) -> Sample:
-    return Sample(line.text, line.finish, line.usage.prompt, line.usage.completion)
+    return Sample(line.text, line.finish, line.usage.prompt, line.usage.completion, line.of, line.nature)
 
 
 def _purpose(path: Path, purpose: str) -> Purpose:

@@ -34,7 +34,7 @@ _MASK = 2**64 - 1
 _NOISE = [_NORMAL.inv_cdf((i + 0.5) / 4096) for i in range(4096)]
 """Standard normal quantiles: 12 random bits give a normal draw where no tail is needed."""
 _OPINION = re.compile(r"^\d+\. score ([0-9.eE+-]+):", re.MULTILINE)
-_CACHED = 100_000
+_CACHED = 16_384
 """Entries a cache may hold before it is emptied; all of it can be drawn again."""
 
 

@@ -1,4 +1,4 @@
-"""Workloads: tasks with checkable answers, by ability. Declared by `gym()`, `bbh()`, `math()`, `mmlu_pro()`.
+"""Workloads: tasks with checkable answers, by ability. Declared by `gym()`, `bbh()`, `math()`, `mmlu_pro()`, `facts()`.
 
 The declaration is a `WorkloadSpec`; `load` turns a name into a `Workload`. Modules of the same names hold the
 workloads themselves; import from them by `from sim.workloads.mmlu_pro import ...`.
@@ -16,6 +16,7 @@ from meshheal.errors import UsageError
 # These imports come before the functions of the same names, so that `sim.workloads.gym` is the function
 # from here on.
 from sim.workloads import bbh as _bbh
+from sim.workloads import facts as _facts
 from sim.workloads import grading
 from sim.workloads import gym as _gym
 from sim.workloads import math as _math
@@ -24,13 +25,14 @@ from sim.workloads.sheet import AnswerSheet, Benchmark, Item, Workload, base_id,
 
 __all__ = [
     "LOADERS", "NAMES", "AnswerSheet", "Benchmark", "Item", "Workload", "WorkloadSpec", "base_id", "bbh",
-    "grading", "gym", "load", "math", "mmlu_pro", "repeated",
+    "facts", "grading", "gym", "load", "math", "mmlu_pro", "repeated",
 ]  # fmt: skip
 
 LOADERS: dict[str, Callable[[Path | None, bool], Workload]] = {
     "bbh": _bbh.load,
     "math": _math.load,
     "mmlu_pro": _mmlu_pro.load,
+    "facts": _facts.load,
 }
 """Workloads by name. A loader takes the file or folder given with --data (None: there is none) and whether
 it may fetch from the hub instead."""
@@ -80,6 +82,11 @@ def mmlu_pro(tasks: int = 630, data: str | None = None) -> WorkloadSpec:
     return WorkloadSpec("mmlu_pro", tasks, data)
 
 
+def facts(tasks: int = 630, data: str | None = None) -> WorkloadSpec:
+    """Facts about countries; needs no data. `data` is a file of calibrated models' likelihoods, where they run."""
+    return WorkloadSpec("facts", tasks, data)
+
+
 def load(
     name: str,
     data: Path | None = None,
@@ -88,7 +95,7 @@ def load(
 ) -> Workload:
     """The workload called `name`, one of `NAMES`.
 
-    Without `data` all but gym are fetched from the Hugging Face hub, if `download`; the revision is in
+    Without `data` all but gym and facts are fetched from the Hugging Face hub, if `download`; the revision is in
     `source`. `tasks` is how many the caller means to draw; drawing itself is `Workload.tasks`. Raises
     `UsageError` with one line for an unknown name, data that cannot be had, and files that are missing,
     empty, cut off or of another format.
