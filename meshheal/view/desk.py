@@ -19,7 +19,6 @@ from meshheal.folds.report.heads import Head, Network, network, speak
 from meshheal.folds.report.page import encoded
 from meshheal.folds.report.reading import Reading, Snapshot
 from meshheal.folds.report.stories import Block, story
-from meshheal.trace.reader import LogFile
 from meshheal.trace.rundir import RunDir
 
 _OPEN_RUNS = 3
@@ -48,8 +47,6 @@ class _Shelf:
         self.lock = threading.Lock()
         self.reading = Reading(described, run.log_path(method, seed), method, seed)
         self.version = 0
-        self.story_lock = threading.Lock()
-        self.stories = LogFile(run.log_path(method, seed))
         self.ids: list[str] | None = None
         self.error = ""
         self._taken: tuple[int, Snapshot] | None = None
@@ -81,9 +78,8 @@ class _Shelf:
         return self.reading.behind == 0
 
     def close(self) -> None:
-        with self.lock, self.story_lock:
+        with self.lock:
             self.reading.log.close()
-            self.stories.close()
 
 
 class _OpenRun:
@@ -94,6 +90,7 @@ class _OpenRun:
         self.shelves: dict[str, _Shelf] = {}
         self.asked = time.monotonic()
         self.find_arms()
+        self.large = sum(len(shelf.reading.log) for shelf in self.shelves.values()) > _SMALL
 
     def find_arms(self) -> None:
         """Take in arms that were begun since the last look."""
@@ -136,8 +133,9 @@ class Desk:
         """What the page of a run opens with, as far as its logs are read. Raises `TraceError`."""
         with self._asked():
             opened, new = self._open(run)
-        if new:
-            self._wait(opened)
+            if not new or opened.large:
+                return self._overview(opened)
+        self._wait(opened)
         with self._asked():
             return self._overview(opened)
 
@@ -156,7 +154,7 @@ class Desk:
         with self._asked():
             opened, new = self._open(run)
         self._first = key
-        if new:
+        if new and not opened.large:
             self._wait(opened)
         with self._asked():
             shelf = opened.shelves.get(key)
@@ -174,10 +172,8 @@ class Desk:
             return None if shelf is None else self._story(shelf, task)
 
     def _story(self, shelf: _Shelf, task: str) -> Block:
-        with shelf.story_lock:
-            if not shelf.stories.complete:
-                shelf.stories.refresh()
-            return story(shelf.stories, task)
+        with shelf.lock:
+            return story(shelf.reading.log, task)
 
     def tasks(self, run: RunDir, key: str, start: int, query: str) -> dict[str, Any] | None:
         """Ids of tasks from the log's index, which is there before its events are read."""
@@ -186,9 +182,9 @@ class Desk:
             return None if shelf is None else self._tasks(shelf, start, query)
 
     def _tasks(self, shelf: _Shelf, start: int, query: str) -> dict[str, Any]:
-        with shelf.story_lock:
-            if shelf.ids is None or not shelf.stories.complete:
-                shelf.ids = shelf.stories.tasks()
+        with shelf.lock:
+            if shelf.ids is None or not shelf.reading.log.complete:
+                shelf.ids = shelf.reading.log.tasks()
         found = [id for id in shelf.ids if query in id.lower()] if query else shelf.ids
         return {"count": len(found), "from": start, "ids": found[start : start + _FEW]}
 
@@ -226,8 +222,6 @@ class Desk:
 
     def _wait(self, opened: _OpenRun) -> None:
         """Small runs are read whole before they are shown; large ones are shown while they are read."""
-        if sum(len(shelf.stories) for shelf in opened.shelves.values()) > _SMALL:
-            return
         with self._progress:
             self._progress.wait_for(lambda: all(shelf.done for shelf in opened.shelves.values()), timeout=_PATIENCE)
 

@@ -63,7 +63,6 @@ class Reading:
     def snapshot(self) -> Snapshot:
         """Everything as far as it was read."""
         arm, fold, log = self._fold.arm(), self._fold, self.log
-        frames = log.frames()
         head = Head(
             key=self.key,
             method=self.method.removesuffix(TWIN),
@@ -77,6 +76,12 @@ class Reading:
             figures=fold.result(),
             curve=curve(fold.graded),
             models=dict(sorted(fold.tokens_by_model.items())),
-            folded=self._frames / frames if frames else 1.0,
+            folded=self._folded(),
         )
         return Snapshot(head, arm)
+
+    def _folded(self) -> float:
+        """The share of the log that was read. Before anything is, that needs no look at how many frames there are."""
+        if not self._frames:
+            return 0.0 if len(self.log) else 1.0
+        return self._frames / self.log.frames()
