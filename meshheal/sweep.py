@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import queue
 import signal
+import threading
 import traceback
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
@@ -126,8 +128,17 @@ def _check(workers: Sequence[Any], open_jobs: int) -> None:
         raise InternalError(f"a worker process died (exit {code}); what it wrote is kept, go on with --resume")
 
 
+def _end_with_parent() -> None:
+    """A sweep that was killed takes its workers along: they would go on writing into a run that is being resumed."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
 def _worker(work: Callable[[Any, Report], Any], todo: Any, told: Any, stop: Any) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
 
     while not stop.is_set():
         item = todo.get()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import pickle
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -92,6 +93,10 @@ class HostActor:
             if joining.states is not None:
                 await host.restore({a: pickle.loads(s) for a, s in joining.states.items()})
         return self._clock.now()
+
+    async def process(self) -> int:
+        """The process id."""
+        return os.getpid()
 
     async def incarnation(self) -> int:
         """Of the host here, -1 where it has not joined: it was started anew."""

@@ -11,8 +11,7 @@ from sim.wire import HostId
 def assign_hosts(neighbours: Sequence[Sequence[AgentId]], hosts: int) -> list[HostId]:
     """The host of every agent, from 0; no more hosts than agents.
 
-    Halves the graph again and again by Kernighan and Lin's exchange, each part in proportion to the hosts it gets, so that
-    sizes differ by one at most where `hosts` is a power of two, and by little otherwise.
+    Parts the graph again and again, each part in proportion to the hosts it gets; halves by Kernighan and Lin's exchange.
     """
     hosts = max(1, min(hosts, len(neighbours)))
     where = [0] * len(neighbours)
@@ -46,7 +45,7 @@ def _split(
 def _halves(
     neighbours: Sequence[Sequence[AgentId]], agents: list[AgentId], size: int
 ) -> tuple[list[AgentId], list[AgentId]]:
-    """Two parts, the first of `size` agents: those met first by a walk outwards, then exchanged while that helps."""
+    """Two parts, the first of `size` agents: those met first by a walk outwards; halves are then exchanged while that helps."""
     import networkx
 
     inside = set(agents)
@@ -55,7 +54,7 @@ def _halves(
     graph.add_edges_from((a, b) for a in agents for b in neighbours[a] if b in inside and a < b)
     order = _outwards(neighbours, agents)
     start = (set(order[:size]), set(order[size:]))
-    if graph.number_of_edges() == 0 or graph.number_of_edges() == len(agents) * (len(agents) - 1) // 2:
+    if size * 2 != len(agents) or graph.number_of_edges() == 0 or graph.number_of_edges() == len(agents) * (len(agents) - 1) // 2:
         return sorted(start[0]), sorted(start[1])
     one, two = networkx.community.kernighan_lin_bisection(graph, partition=start, max_iter=10, seed=0)
     return sorted(one), sorted(two)

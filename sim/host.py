@@ -8,13 +8,14 @@ from heapq import heappop, heappush
 from math import ceil
 from typing import Any, TypeVar
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from meshheal.agent import Agent
 from meshheal.errors import NetworkError, ReplayDivergence, TraceError, UsageError
 from meshheal.events import AgentFailed, EventId, Log, MessageLost
 from meshheal.network import Forward, Settled, Tell
 from meshheal.types import AgentId, Task
+from sim.bounded import bounded
 from sim.faults import BackendSwap
 from sim.traffic import Traffic
 from sim.wire import Batch, HostId, HostLost, Inbox, Missing, Outbox, Parcel, Refused
@@ -127,7 +128,7 @@ class Host:
 
         `incarnation` rises when the host's process is started anew.
         """
-        self.world = world
+        self.world = structs.replace(world, model=bounded(world.model, world.settings.limits.call_timeout))
         self.id = id
         self.incarnation = incarnation
         self.where = [id] * world.size if where is None else list(where)
@@ -139,7 +140,7 @@ class Host:
         self._note = note
         self._post = post
         self._adjacent = [frozenset(n) for n in world.neighbours]
-        self._public = [world.neighbour(a) for a in range(world.size)]
+        self._public = [self.world.neighbour(a) for a in range(world.size)]
         self._down: set[AgentId] = set()
         self._incarnations: dict[AgentId, int] = dict.fromkeys(mine, incarnation)
         self._rebound: dict[AgentId, BackendSwap | None] = {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
@@ -15,22 +16,33 @@ from sim.actor import HostActor
 
 
 def connect() -> None:
-    """Connect to the cluster that `RAY_ADDRESS` names, or start one on this machine. Raises `UsageError`."""
+    """Connect to the cluster that `RAY_ADDRESS` names, or start one on this machine. Raises `UsageError`, `NetworkError`."""
     ray = _ray()
     if ray.is_initialized():
         return
     address = os.environ.get("RAY_ADDRESS")
     quiet: dict[str, Any] = {"logging_level": "error", "log_to_driver": False}
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    try:
-        if address:
-            ray.init(address=address, **quiet)
-        else:
+    if not address:
+        try:
             ray.init(include_dashboard=False, **quiet)
-    except Exception as error:  # a node that does not start within Ray's 30 s raises just that, and leaves processes behind
-        with suppress(Exception):
-            ray.shutdown()
+        except Exception as error:  # a node that does not start within Ray's 30 s leaves processes behind
+            with suppress(Exception):
+                ray.shutdown()
+            raise NetworkError(f"Ray did not start on this machine: {' '.join(str(error).split())[:300]}") from error
+        return
+    try:
+        _reach(address)
+        ray.init(address=address, **quiet)
+    except Exception as error:
         raise UsageError(_why_not(address, error)) from error
+
+
+def _reach(address: str) -> None:
+    """Raise `OSError` where nothing listens at HOST:PORT: Ray itself would try for minutes."""
+    host, colon, port = address.rpartition(":")
+    if colon and port.isdigit() and "/" not in host:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_REACHING).close()
 
 
 def _ray() -> Any:
@@ -41,7 +53,7 @@ def _ray() -> Any:
     return ray
 
 
-def _why_not(address: str | None, error: Exception) -> str:
+def _why_not(address: str, error: Exception) -> str:
     """One line on why there is no connection."""
     text = " ".join(str(error).split())
     mismatch = re.search(r"Version mismatch: The cluster was started with: Ray: (\S+) Python: (\S+)", text)
@@ -53,8 +65,7 @@ def _why_not(address: str | None, error: Exception) -> str:
             f"--runtime ray: the cluster runs Ray {mismatch[1]} and Python {mismatch[2]}, here are {mine}; "
             f"pip install 'ray[default]=={mismatch[1]}' under the same Python"
         )
-    where = f"the cluster at {address} (RAY_ADDRESS)" if address else "a cluster on this machine"
-    return f"--runtime ray: no connection to {where}: {text[:300]}"
+    return f"--runtime ray: no connection to the cluster at {address} (RAY_ADDRESS): {text[:300]}"
 
 
 def shared(value: Any) -> Any:
@@ -96,7 +107,7 @@ def kill(actor: Any) -> None:
 
 
 @contextmanager
-def actors(began: float, count: int) -> Iterator[list[Any]]:
+def actors(began: float, count: int, made_of: type[HostActor] = HostActor) -> Iterator[list[Any]]:
     """Host actors, one to a bundle of a placement group that is spread over the machines; gone at the end."""
     ray = _ray()
     from ray.util.placement_group import placement_group, remove_placement_group
@@ -111,7 +122,7 @@ def actors(began: float, count: int) -> Iterator[list[Any]]:
                 f"--runtime ray: the cluster has no room for {count} hosts of {share:g} CPUs within {_PLACING} s; "
                 "give fewer with --hosts, or end what else runs there"
             )
-        kind = ray.remote(HostActor)
+        kind = ray.remote(made_of)
         for host in range(count):
             where = PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=host)
             made.append(
@@ -158,6 +169,7 @@ async def ended(calls: Sequence[Any]) -> None:
 
 _SHARE = 0.5
 """CPUs that a host asks for; less where there are many hosts to a machine."""
+_REACHING = 10.0
 _PLACING = 60
 _STARTING = 120
 _CLOSING = 10

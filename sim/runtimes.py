@@ -21,7 +21,10 @@ _CLUSTER = ("RAY_ADDRESS", "RAY_JOB_CONFIG_JSON_ENV_VAR")
 
 
 class Placement(Struct, frozen=True):
-    """How agents are spread over the hosts of a cluster: `hosts`, or as many as `agents_per_host` makes; None: one a CPU."""
+    """How agents are spread over the hosts of a cluster: `hosts`, or as many as `agents_per_host` makes.
+
+    With neither, one a CPU, and at least three agents on each.
+    """
 
     hosts: int | None = None
     agents_per_host: int | None = None
@@ -32,7 +35,11 @@ class Placement(Struct, frozen=True):
             return min(self.hosts, agents)
         if self.agents_per_host is not None:
             return -(-agents // self.agents_per_host)
-        return min(max(1, cpus), agents)
+        return max(1, min(cpus, agents // _LEAST))
+
+
+_LEAST = 3
+"""Agents of a host, where nothing is said: more hosts would only exchange more messages."""
 
 
 class Run(Protocol):

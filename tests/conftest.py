@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -27,6 +27,43 @@ def data_folder() -> Path:
 def data() -> Path:
     """See `data_folder`."""
     return data_folder()
+
+
+RUNTIMES = ("local", "realtime", "ray")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test of conformance runs on each runtime that its marker names: the local and the real-time one by default."""
+    marker = metafunc.definition.get_closest_marker("conformance")
+    if marker is None:
+        return
+    names = marker.args or RUNTIMES[:2]
+    params = [pytest.param(n, marks=pytest.mark.ray) if n == "ray" else n for n in names]
+    metafunc.parametrize("runtime", params, indirect=True, scope="module")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def runtime(request) -> Iterator[str]:
+    """The runtime that worlds of this test are played on; the local one unless the test is one of conformance."""
+    from scripted import RUNTIME
+
+    name = getattr(request, "param", "local")
+    if name == "ray":
+        request.getfixturevalue("cluster")
+    RUNTIME.append(name)
+    yield name
+    RUNTIME.pop()
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[None]:
+    """Ray on this machine, for all tests of a process. Skips where it is not installed."""
+    ray = pytest.importorskip("ray", reason="needs the extra `ray`")
+    from sim import ray_session
+
+    ray_session.connect()
+    yield
+    ray.shutdown()
 
 
 @pytest.fixture

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
+
+from msgspec.structs import replace
 
 from meshheal.config import Settings
 from meshheal.errors import ModelError
@@ -12,8 +15,9 @@ from meshheal.events import ModelCalled, TaskSettled
 from meshheal.methods import find
 from meshheal.model import Completion, Purpose, Request
 from meshheal.trace.recorder import MemoryLog
-from meshheal.types import AnswerForm, Message, Task, Usage
+from meshheal.types import AnswerForm, Message, ReviewRecord, Task, Usage
 from sim.local import LocalRun
+from sim.runtimes import Placement, make
 from sim.truth import Truth
 from sim.workloads import AnswerSheet
 from sim.world import World
@@ -159,13 +163,27 @@ def make_world(
     )
 
 
+RUNTIME = ["local"]
+"""What `Played` plays on, last: the fixture `runtime` sets it for tests of conformance."""
+
+
+def started(world: World, log: MemoryLog) -> Any:
+    """A run of a world on the runtime of the test, not yet run."""
+    return make(RUNTIME[-1], world, log, lambda _: None, Placement(hosts=2))  # type: ignore[arg-type]
+
+
 class Played:
-    """A world that ran to its end, and its log."""
+    """A world that ran to its end on the runtime of the test, and its log."""
 
     def __init__(self, world: World) -> None:
         self.log = MemoryLog()
-        self.run = LocalRun(world, self.log)
+        self.run = started(world, self.log)
         self.run.run()
+
+    def serve(self, agent: int, sender: int, message: Any) -> Any:
+        """Have an agent serve one more request, after the run."""
+        work = self.run.agents[agent].serve(sender, message)
+        return self.run.loop.run(work) if isinstance(self.run, LocalRun) else asyncio.run(work)
 
     def of(self, kind: type, task: str | None = None) -> list[Any]:
         """Events of a kind (and task), in order."""
@@ -179,11 +197,41 @@ class Played:
         return settled  # type: ignore[no-any-return]
 
 
+def by_agent(events: Iterable[Any]) -> dict[int, list[tuple[str, str]]]:
+    """What happened at each agent, in its order: all of its events, without their numbers and times.
+
+    Equal for two runs of a world with one task in flight, whatever they ran on.
+    """
+    passing = {"seq", "t", "causes", "inputs", "latency", "wall"}
+    told: dict[int, list[tuple[str, str]]] = {}
+    for event in events:
+        fields = {f: getattr(event, f) for f in event.__struct_fields__ if f not in passing}
+        if isinstance(fields.get("record"), ReviewRecord):
+            fields["record"] = replace(fields["record"], time=0.0)
+        told.setdefault(event.node, []).append((type(event).__name__, repr(fields)))
+    return told
+
+
 def failing(reason: str = "down") -> ModelError:
     return ModelError(reason)
 
 
 __all__ = [
-    "ABILITIES", "FAMILIES", "LETTERS", "QUIET", "RIGHT", "WRONG", "Foul", "Played", "Script", "Scripted",
-    "failing", "make_world", "tasks", "verdict",
+    "ABILITIES",
+    "FAMILIES",
+    "LETTERS",
+    "QUIET",
+    "RIGHT",
+    "RUNTIME",
+    "WRONG",
+    "Foul",
+    "Played",
+    "Script",
+    "Scripted",
+    "by_agent",
+    "failing",
+    "make_world",
+    "started",
+    "tasks",
+    "verdict",
 ]  # fmt: skip

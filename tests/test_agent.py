@@ -7,7 +7,7 @@ from collections import Counter
 from heapq import heapify
 
 import pytest
-from scripted import FAMILIES, Played, Script, failing, make_world
+from scripted import FAMILIES, Played, Script, by_agent, failing, make_world
 
 from meshheal.events import (
     EvidenceShared,
@@ -23,6 +23,8 @@ from sim.faults import swap
 from sim.local import LocalRun
 from sim.workloads import AnswerSheet
 
+pytestmark = pytest.mark.conformance
+
 PROBING = {"budget": 0.5, "burst": 4}
 
 
@@ -33,7 +35,7 @@ def degraded(n=200, agent=2, at=60, back=120, **options):
 
 
 @pytest.fixture(scope="module")
-def healed():
+def healed(runtime):  # noqa: ARG001 (made anew for each)
     """A run in which an agent falls, is excluded, recovers and comes back."""
     return Played(degraded())
 
@@ -82,9 +84,9 @@ def test_a_record_that_arrives_twice_counts_once():
                     }
                 )
             )
-    played.run.loop.run(agent.serve(3, Tell((record, record))))
+    played.serve(agent.id, 3, Tell((record, record)))
     once = agent.beliefs.evidence(1)
-    played.run.loop.run(agent.serve(4, Tell((record,))))
+    played.serve(agent.id, 4, Tell((record,)))
     assert agent.beliefs.evidence(1) == once > 1.0
 
 
@@ -143,11 +145,11 @@ def test_an_excluded_agent_still_coordinates_its_own_tasks_and_they_are_right(he
 
 def test_exclusion_and_return_are_told_to_the_agent_they_concern():
     played = Played(make_world())
-    agent, loop = played.run.agents[2], played.run.loop
+    agent = played.run.agents[2]
     for by in (0, 1, 3):
-        loop.run(agent.serve(by, Notice(True)))
+        played.serve(2, by, Notice(True))
     assert agent.beliefs.shunned
-    loop.run(agent.serve(3, Notice(False)))
+    played.serve(2, 3, Notice(False))
     assert not agent.beliefs.shunned
 
 
@@ -273,7 +275,8 @@ def test_what_is_right_plays_no_part_in_what_agents_do():
     def log(gold):
         world = degraded(80)
         world.sheet = AnswerSheet({t.id: gold for t in world.tasks})
-        return [repr(e) for e in Played(world).log.events if type(e).__name__ != "TaskGraded"]
+        events = [e for e in Played(world).log.events if type(e).__name__ != "TaskGraded"]
+        return by_agent(events)
 
     assert log("A") == log("B")
 
@@ -283,7 +286,7 @@ def test_a_task_handed_over_again_gives_the_settled_result_and_no_new_work():
     settled, task = played.outcome(), played.run.world.tasks[0]
     agent = played.run.agents[settled.node]
     calls = len(played.calls())
-    again = played.run.loop.run(agent.serve(4, Forward(task, (4,), 3)))
+    again = played.serve(agent.id, 4, Forward(task, (4,), 3))
     assert again.value == settled.value
     assert len(played.calls()) == calls
 
@@ -292,12 +295,13 @@ def test_an_advert_that_is_news_is_passed_on_and_an_old_one_is_not():
     played = Played(make_world(1, size=7, edges=[(a, a + 1) for a in range(6)], abilities=[("geometry",)] * 7))
     agent = played.run.agents[3]
     before = agent._advert
-    played.run.loop.run(agent.serve(2, Advert(10**6, (("algebra", 1),))))
+    played.serve(agent.id, 2, Advert(10**6, (("algebra", 1),)))
     assert agent._advert == before + 1
-    played.run.loop.run(agent.serve(2, Advert(10**6 - 1, (("algebra", 0),))))
+    played.serve(agent.id, 2, Advert(10**6 - 1, (("algebra", 0),)))
     assert agent._advert == before + 1
 
 
+@pytest.mark.conformance("local")
 @pytest.mark.parametrize("cut", [30, 66, 75, 100, 130])
 def test_agents_go_on_from_their_states_as_if_nothing_had_happened(cut, monkeypatch):
     """All agents are built anew and restored at some arrival: the rest of the run is the same."""

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scripted import FAMILIES, RIGHT, WRONG, Played, Script, failing, make_world, verdict
+from scripted import FAMILIES, RIGHT, WRONG, Played, Script, failing, make_world, started, verdict
 
 from meshheal.agent import Agent
 from meshheal.errors import NetworkError, ReplayDivergence, TraceError, UsageError
@@ -47,6 +47,7 @@ def ends_once(played, n):
 # --- arrivals ---
 
 
+@pytest.mark.conformance
 def test_tasks_arrive_in_order_and_with_one_in_flight_the_next_waits_for_the_last():
     played = Played(make_world(20))
     open_tasks = 0
@@ -59,6 +60,7 @@ def test_tasks_arrive_in_order_and_with_one_in_flight_the_next_waits_for_the_las
     assert [e.index for e in played.of(TaskArrived)] == list(range(20))
 
 
+@pytest.mark.conformance
 def test_entry_agents_are_drawn_by_seed():
     entries = [[e.entry for e in Played(make_world(40, seed=s)).of(TaskArrived)] for s in (1, 1, 2)]
     assert entries[0] == entries[1] != entries[2]
@@ -99,6 +101,7 @@ def test_a_run_is_the_same_every_time():
 # --- swaps ---
 
 
+@pytest.mark.conformance
 def test_a_swap_takes_effect_at_its_arrival_and_ends_at_its_return():
     played = Played(make_world(60, faults=[swap(2, "foul-z", 20, 40)]))
     order, now = {}, -1
@@ -112,6 +115,7 @@ def test_a_swap_takes_effect_at_its_arrival_and_ends_at_its_return():
         assert models == ({"foul-z"} if 20 <= index < 40 else {f"{FAMILIES[2]}-x"})
 
 
+@pytest.mark.conformance
 @pytest.mark.parametrize("order", [1, -1])
 def test_a_swap_that_begins_where_another_ends_holds_in_whatever_order_they_are_declared(order):
     faults = [swap(2, "foul-one", 10, 20), swap(2, "foul-two", 20, 30)][::order]
@@ -136,6 +140,7 @@ def test_a_partition_that_begins_where_another_ends_is_not_healed_by_it():
     assert any(lost[i] for i in range(10, 20))
 
 
+@pytest.mark.conformance
 def test_both_ends_of_a_swap_are_in_the_log():
     played = Played(make_world(60, faults=[swap(2, "foul-z", 20, 40)]))
     assert [(e.agent, e.to, e.index, e.degraded) for e in played.of(Swapped)] == [
@@ -144,6 +149,7 @@ def test_both_ends_of_a_swap_are_in_the_log():
     ]
 
 
+@pytest.mark.conformance
 def test_a_swap_in_some_roles_leaves_the_others_alone():
     played = Played(make_world(60, faults=[swap(2, "foul-z", 0, 60, roles=["review"])]))
     by_purpose = {c.purpose: set() for c in played.calls() if c.node == 2}
@@ -154,11 +160,13 @@ def test_a_swap_in_some_roles_leaves_the_others_alone():
     assert by_purpose["produce"] == {f"{FAMILIES[2]}-x"}
 
 
+@pytest.mark.conformance
 def test_the_family_an_agent_declares_does_not_change_with_a_swap():
     played = Played(make_world(60, faults=[swap(2, "foul-z", 0, 60)]))
     assert played.run.agents[0].neighbours[2].family == FAMILIES[2]
 
 
+@pytest.mark.conformance
 def test_work_outside_ones_abilities_runs_on_the_weaker_model_swapped_or_not():
     played = Played(make_world(1, faults=[swap(2, "foul-z", 0, 1)]))
     caller = played.run.agents[2].caller
@@ -168,6 +176,7 @@ def test_work_outside_ones_abilities_runs_on_the_weaker_model_swapped_or_not():
     assert caller.binding.model("any", "produce").name == "foul-z"
 
 
+@pytest.mark.conformance
 def test_a_placebo_changes_what_is_logged_of_the_model_and_no_decision():
     plain = Played(make_world(60))
     placebo = Played(make_world(60, faults=[swap(2, f"{FAMILIES[2]}-x", 20, 40, degraded=False)]))
@@ -406,6 +415,7 @@ def test_an_exception_while_probing_does_not_end_the_run_either(monkeypatch, lin
     assert len(played.of(AgentFailed)) == 1
 
 
+@pytest.mark.conformance
 def test_a_task_that_its_agent_could_not_finish_fails_visibly(monkeypatch):
     broken_once(monkeypatch, ZeroDivisionError("a bug"), name="coordinate", at=1)
     played = Played(make_world(3))
@@ -427,6 +437,7 @@ def test_what_the_harness_suffers_ends_the_run_and_is_not_blamed_on_an_agent(mon
     assert len([e for e in log.events if isinstance(e, TaskSettled)]) < 4
 
 
+@pytest.mark.conformance
 def test_a_log_that_cannot_be_written_any_more_ends_the_run_and_loses_no_event_quietly():
     class Full(MemoryLog):
         def write(self, event):
@@ -436,10 +447,11 @@ def test_a_log_that_cannot_be_written_any_more_ends_the_run_and_loses_no_event_q
 
     log = Full()
     with pytest.raises(TraceError, match="no space left"):
-        LocalRun(make_world(50), log).run()
+        started(make_world(50), log).run()
     assert len(log.events) == 60
 
 
+@pytest.mark.conformance
 def test_a_model_that_fails_now_and_then_is_something_agents_suffer():
     script, count = Script(), [0]
 
@@ -461,6 +473,7 @@ def test_a_model_that_fails_now_and_then_is_something_agents_suffer():
 # --- traffic ---
 
 
+@pytest.mark.conformance
 def test_evidence_costs_a_message_to_each_neighbour_of_the_producer():
     played = Played(make_world(30))
     shared = [e for e in played.log.events if type(e).__name__ == "EvidenceShared"]

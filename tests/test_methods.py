@@ -21,6 +21,8 @@ from meshheal.events import (
 )
 from meshheal.methods import METHODS, find
 
+pytestmark = pytest.mark.conformance
+
 EVERYBODY = range(6)
 EMPTY, NOISE = "", "Well."
 
@@ -378,10 +380,15 @@ def test_a_task_that_has_used_up_its_calls_ends_with_its_best_answer(world, scri
     assert one(played.of(EvidenceShared)).record.score == pytest.approx(0.05)
 
 
-@pytest.mark.parametrize("limit", [{"max_tokens": 200}, {"max_seconds": 1.5}])
-def test_tokens_and_seconds_are_limits_too(world, script, limit):
+def test_tokens_are_a_limit_too(world, script):
     everyone_produces(script, WRONG)
-    assert world(settings={"limits": limit}).outcome().outcome == "budget_exhausted"
+    assert world(settings={"limits": {"max_tokens": 200}}).outcome().outcome == "budget_exhausted"
+
+
+@pytest.mark.conformance("local")
+def test_seconds_are_a_limit_too(world, script):
+    everyone_produces(script, WRONG)
+    assert world(settings={"limits": {"max_seconds": 1.5}}).outcome().outcome == "budget_exhausted"
 
 
 def test_a_tasks_tokens_are_those_of_its_calls(world, script):
