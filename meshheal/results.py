@@ -94,6 +94,9 @@ def results(
         "arms": arms,
         "comparisons": compared(runs, family or Family()),
     }
+    marks = {m: METHODS[m].marks for m in runs if m in METHODS and METHODS[m].marks}
+    if marks:
+        content["marks"] = marks
     if network is not None:
         content["network"] = {
             k: list(v) if isinstance(v, tuple) else v for k, v in msgspec.structs.asdict(network).items()

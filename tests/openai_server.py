@@ -43,9 +43,8 @@ class Server:
         self._port = port
         self.asked: list[Ask] = []
         self.open = self.most_open = 0
-        self.abandoned = 0
-        """Requests whose client went away before the reply."""
-        self.connections = 0
+        self.left = threading.Event()
+        """Set once a client went away before the reply."""
         self.list_status = 200
 
     def __enter__(self) -> Self:
@@ -101,7 +100,7 @@ class Server:
         try:
             return await self._behaviours[min(ask.number, len(self._behaviours) - 1)](ask)
         except _GONE:
-            self.abandoned += 1
+            self.left.set()
             raise
         finally:
             self.open -= 1

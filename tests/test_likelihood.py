@@ -213,6 +213,23 @@ def test_a_wrong_answer_is_taken_over_without_repeats_or_deliberation(script):
     assert all(len(e.replies) == 1 for e in log.of(ModelCalled))
 
 
+def test_a_free_answer_is_scored_by_the_expected_digit_of_one_token(script):
+    world = make_world(1, script=script, settings={"review": {"by": "likelihood"}})
+    world.tasks = [Task("t0", (Message("user", "What is 1 + 1?"),), AnswerForm("number"), world.tasks[0].ability)]
+    world.sheet.add("t0", "2")
+
+    class Rating(Scripted):
+        async def complete(self, asked):
+            if asked.score == "rating":
+                assert asked.messages == prompts.rate(world.tasks[0], "The answer is 2.")
+                return Completion((likelihood.write_rating({"9": log(0.8), "0": log(0.2)}),), Usage(40, 1))
+            return Completion(("The answer is 2.",), Usage(40, 5))
+
+    world.model = lambda name: Rating(name, script)
+    (look,) = Played(world).of(FirstLook)
+    assert look.scores == (pytest.approx(0.8),)
+
+
 def test_the_scale_sharpens_the_score(script):
     (look,) = play(script, likelihood_scale=0.5).of(FirstLook)
     assert look.scores == (pytest.approx(1 / (1 + exp(-6.0))),)

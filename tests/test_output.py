@@ -52,6 +52,10 @@ def test_one_seed_says_so_in_place_of_an_interval():
     assert cell({"mean": 0.5, "ci95": [None, None], "n": 1}, 2) == "0.50 [one seed]"
 
 
+def test_nought_has_no_sign():
+    assert cell({"mean": -0.0001, "ci95": [-0.01, 0.0], "n": 5}, 3) == "0.000 [-0.010, 0.000]"
+
+
 def test_none_seen_gives_a_bound_and_not_a_dash():
     assert cell({"mean": None, "ci95": [1500.0, None], "n": 0}, 0) == "none seen, at least 1,500"
 

@@ -116,7 +116,8 @@ def _call(call: ev.ModelCalled) -> str:
     about = "" if call.subject == call.node else f" about agent {call.subject}"
     cost = f"{call.usage.prompt} + {call.usage.completion} tokens, {call.latency:.3g} s"
     if call.failure:
-        return f"{call.purpose}{about} on {call.model} failed: {call.failure} ({cost})"
+        why = f": {call.notes.detail}" if call.notes is not None and call.notes.detail else ""
+        return f"{call.purpose}{about} on {call.model} failed: {call.failure}{why} ({cost})"
     finish = "" if call.finish == "stop" else f", finish {call.finish}"
     return f"{call.purpose}{about} on {call.model} ({cost}{finish})"
 

@@ -38,6 +38,8 @@ _OPTIONS: Any = {
 """All of them given, since the client copies each default anew for each request. Time limits are the caller's."""
 _SECRET = 8
 """Characters from which a key is one; a shorter one (EMPTY, x) is a placeholder, and a word that replies may hold."""
+LARGEST = 64 * 2**20
+"""Bytes that a reply may have, unpacked: far above any completion, and far below what a server gone mad could send."""
 CONNECT = 10.0
 """Seconds to connect: longer than a loaded server's queue of connections, shorter than any reply."""
 
@@ -142,7 +144,7 @@ class _OnAiohttp(httpx2.AsyncClient):
             async with self._aiohttp.request(
                 request.method, url, data=request.body, headers=request.headers, allow_redirects=False
             ) as reply:
-                return _Reply(request, reply.status, reply.headers, await reply.read())
+                return _Reply(request, reply.status, reply.headers, await _whole(reply))
         except aiohttp.ClientError as error:
             raise httpx2.NetworkError(_why(error)) from None
         except (TimeoutError, OSError) as error:
@@ -151,6 +153,19 @@ class _OnAiohttp(httpx2.AsyncClient):
 
 def _unused(request: httpx2.Request) -> httpx2.Response:
     raise NotImplementedError(request.method)
+
+
+async def _whole(reply: aiohttp.ClientResponse) -> bytes:
+    """The body, read to its end unless that is too far away."""
+    told = reply.content_length
+    if told is not None and told <= LARGEST and "Content-Encoding" not in reply.headers:
+        return await reply.read()
+    body = bytearray()
+    async for chunk in reply.content.iter_any():
+        body += chunk
+        if len(body) > LARGEST:
+            raise httpx2.NetworkError(f"a reply of more than {LARGEST} bytes")
+    return bytes(body)
 
 
 def _why(error: aiohttp.ClientError) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from meshheal.errors import UsageError
 from meshheal.folds.states import SHOWN, States
 from meshheal.measures import episodes, find, waits
+from meshheal.output.tables import marked
 from meshheal.results import read_arms
 from meshheal.stats import survival
 
@@ -62,6 +63,11 @@ def say(figure: Figure, contents: Sequence[Mapping[str, Any]], more: str = "") -
 INTERVALS = "95 % intervals over seeds; what is uncertain about the profiles themselves is not in them"
 
 
+def _title(figure: Figure, text: str) -> None:
+    """At the left: the right side belongs to the legend."""
+    figure.suptitle(text, x=0.01, ha="left", fontsize=11)
+
+
 def _experiments(content: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     return content["experiments"] if "suite" in content else {content["experiment"]: content}
 
@@ -84,7 +90,10 @@ def _bars(value: Mapping[str, Any]) -> tuple[float, float]:
 
 
 def frontier(content: Mapping[str, Any]) -> Figure:
-    """Accuracy in the degraded phase against tokens a task; the line joins the means that no other beats in both."""
+    """Accuracy in the degraded phase against tokens a task; the line joins the means that no other beats in both.
+
+    Methods that are told the truth, or are centralised, are drawn hollow and left out of the line.
+    """
     found = {
         label: one for label, one in _experiments(content).items() if any(_both(arm) for arm in one["arms"].values())
     }
@@ -101,19 +110,22 @@ def frontier(content: Mapping[str, Any]) -> Figure:
             tokens, accuracy = both
             colour, marker = style(places[method])
             x, y = [tokens["mean"]], [accuracy["mean"]]
-            points.append((x[0], y[0]))
+            bound = method in one.get("marks", {})
+            if not bound:
+                points.append((x[0], y[0]))
             axis.errorbar(
-                x, y, xerr=[[b] for b in _bars(tokens)], yerr=[[b] for b in _bars(accuracy)],
-                fmt=marker, color=colour, markersize=6, elinewidth=1, capsize=2, label=method,
+                x, y, xerr=[[b] for b in _bars(tokens)], yerr=[[b] for b in _bars(accuracy)], fmt=marker, color=colour,
+                markersize=6, markerfacecolor="white" if bound else colour, elinewidth=1, capsize=2,
+                label=marked(one, method),
             )  # fmt: skip
-        best = _undominated(points)
-        axis.plot(*zip(*best, strict=True), color="#bbbbbb", linewidth=1, zorder=0)
+        if points:
+            axis.plot(*zip(*_undominated(points), strict=True), color="#bbbbbb", linewidth=1, zorder=0)
         axis.set_xscale("log")
         _plain_ticks(axis)
         axis.set(title=label, xlabel="tokens a task (log scale)", ylabel=_accuracy_label(one))
         _natural_limits(axis, "accuracy")
     _legend(figure, axes)
-    figure.suptitle(f"{_name(content)}: accuracy against tokens")
+    _title(figure, f"{_name(content)}: accuracy against tokens")
     say(figure, list(found.values()), INTERVALS)
     return figure
 
@@ -144,11 +156,14 @@ def _undominated(points: Sequence[tuple[float, float]]) -> list[tuple[float, flo
 
 def _plain_ticks(axis: Axes) -> None:
     """Thousands as people write them, on a log axis that may not span a decade."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+    from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-    axis.xaxis.set_major_locator(LogLocator(10, subs=(1.0, 2.0, 5.0)))
+    low, high = axis.get_xlim()
+    steps = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0) if high < 5 * low else (1.0, 2.0, 5.0) if high < 300 * low else (1.0,)
+    ticks = [m * 10.0**k for k in range(-3, 9) for m in steps]
+    axis.xaxis.set_major_locator(FixedLocator([t for t in ticks if low <= t <= high]))
     axis.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.0f}"))
-    axis.xaxis.set_minor_formatter(NullFormatter())
+    axis.xaxis.set_minor_locator(NullLocator())
 
 
 def _legend(figure: Figure, axes: Sequence[Axes]) -> None:
@@ -157,8 +172,8 @@ def _legend(figure: Figure, axes: Sequence[Axes]) -> None:
         for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
             shown.setdefault(label, handle)
     figure.legend(
-        list(shown.values()), list(shown), loc="outside right upper", fontsize=8, frameon=False,
-        ncols=1 + len(shown) // 24,
+        list(shown.values()), list(shown), loc="outside right center", fontsize=8, frameon=False,
+        ncols=1 + len(shown) // 26,
     )  # fmt: skip
 
 
@@ -201,7 +216,7 @@ def measures(content: Mapping[str, Any], names: Sequence[str] = ()) -> Figure:
         axis.set_xlim(-0.5, len(labels) - 0.5)
         _natural_limits(axis, name)
     _legend(figure, axes)
-    figure.suptitle(_name(content))
+    _title(figure, _name(content))
     say(figure, list(found.values()), INTERVALS)
     return figure
 
@@ -250,7 +265,7 @@ def delays(content: Mapping[str, Any]) -> Figure:
             )
         axis.set(title=label, xlabel="tasks since the swap", ylabel="share not yet detected", ylim=(-0.02, 1.03))
     _legend(figure, axes)
-    figure.suptitle(f"{_name(content)}: delay of detection")
+    _title(figure, f"{_name(content)}: delay of detection")
     say(
         figure,
         list(found.values()),
@@ -292,7 +307,7 @@ def states(found: States, title: str, content: Mapping[str, Any]) -> Figure:
     axes[-1].set_xlabel("arrival")
     axes[0].plot([], [], color="#dddddd", linewidth=8, label="degraded")
     _legend(figure, axes[:1])
-    figure.suptitle(f"{title}: how many of its neighbours suspect or exclude each agent (share)", fontsize=11)
+    _title(figure, f"{title}: how many of its neighbours suspect or exclude each agent (share)")
     say(figure, [{**content, "seeds": [0]}])
     return figure
 
@@ -331,7 +346,7 @@ def operating(content: Mapping[str, Any]) -> Figure:
     )
     axis.set_ylim(bottom=0)
     _legend(figure, axes)
-    figure.suptitle(f"{content['experiment']}: delay against ARL0, every detector on the same stored evidence")
+    _title(figure, f"{content['experiment']}: delay against ARL0 on one stored stream of evidence")
     say(figure, [content], "bands: 95 % intervals of the delay over seeds; ARL0's Poisson intervals are in the table")
     return figure
 

@@ -38,16 +38,27 @@ def cell(value: Mapping[str, Any] | None, digits: int) -> str:
             return f"none seen, at least {value['ci95'][0]:,.{digits}f}"
         return NONE
     low, high = value["ci95"]
-    mean = f"{value['mean']:,.{digits}f}"
+    mean = _number(value["mean"], digits)
     if low is None and high is None:
         return f"{mean} [one seed]"
-    ends = ["?" if end is None else f"{end:,.{digits}f}" for end in (low, high)]
+    ends = ["?" if end is None else _number(end, digits) for end in (low, high)]
     return f"{mean} [{ends[0]}, {ends[1]}]"
+
+
+def _number(value: float, digits: int) -> str:
+    text = f"{value:,.{digits}f}"
+    return text.removeprefix("-") if not text.strip("-0.") else text  # no negative nought
 
 
 def nature(content: Mapping[str, Any]) -> str:
     """`simulated models`, `recorded models`, `live models`: stands wherever figures are shown."""
     return f"{content['mode']} models"
+
+
+def marked(content: Mapping[str, Any], method: str) -> str:
+    """A method's name, with what sets it apart: `oracle` (it is told the truth), `centralised`."""
+    mark = content.get("marks", {}).get(method)
+    return f"{method} ({mark})" if mark else method
 
 
 def note(content: Mapping[str, Any]) -> str:
@@ -81,7 +92,7 @@ def of_run(content: Mapping[str, Any]) -> Table:
     purposes = sorted({p for arm in arms.values() for s in arm["per_seed"] for p in s["tokens_by_purpose"]})
     rows += [(f"tokens a task: {p}", *(_tokens(arm, p) for arm in arms.values())) for p in purposes]
     title = f"{content['experiment']}: {nature(content)}, {n} seed{'s' * (n != 1)}, mean [95 % interval]"
-    return Table(title, ("", *arms), tuple(rows), (note(content),))
+    return Table(title, ("", *(marked(content, m) for m in arms)), tuple(rows), (note(content),))
 
 
 def _per_agent(arms: Mapping[str, Any], name: str, digits: int) -> list[tuple[str, ...]]:
@@ -144,7 +155,7 @@ def of_suite(content: Mapping[str, Any]) -> Table:
     for label, one in content["experiments"].items():
         for method, arm in one["arms"].items():
             cells = (cell(arm["summary"].get(m.name), m.digits) for m in measures)
-            rows.append((label, method, *cells))
+            rows.append((label, marked(one, method), *cells))
     found = list(content["experiments"].values())
     natures = " and ".join(sorted({nature(one) for one in found}))
     seeds = sorted({len(one["seeds"]) for one in found})
