@@ -158,7 +158,3 @@ class TestVllm:
         assert one.environment["VLLM_CPU_OMP_THREADS_BIND"] == "3"
         assert two.environment["VLLM_CPU_OMP_THREADS_BIND"] == "5"
         assert two.environment["VLLM_CPU_KVCACHE_SPACE"] == "1"
-
-    def test_a_chat_template_is_passed_on(self):
-        (launch,) = launches((Copy("odd", template="broken.jinja"),))
-        assert launch.command[-2:] == ("--chat-template", "broken.jinja")

@@ -19,13 +19,10 @@ SERVED = "smollm2-135m"
 
 
 class Copy(Struct, frozen=True):
-    """A copy of the model as it is served. `weights` is a folder of `WEIGHTS`; `template` a Jinja chat template that
-    replaces the model's own.
-    """
+    """A copy of the model as it is served; `weights` is a folder of `WEIGHTS`."""
 
     name: str
     weights: str = "healthy"
-    template: str | None = None
 
 
 def launches(copies: tuple[Copy, ...], context: int = 512) -> list[Launch]:
@@ -52,8 +49,6 @@ def _launch(copy: Copy, python: Path, root: Path, core: int, context: int) -> La
         "--max-model-len", str(context), "--dtype", "float32", "--enforce-eager",
         "--disable-uvicorn-access-log",
     ]  # fmt: skip
-    if copy.template is not None:
-        command += ["--chat-template", copy.template]
     environment = {
         "HF_HUB_OFFLINE": "1",
         "TRANSFORMERS_OFFLINE": "1",
