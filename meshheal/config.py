@@ -345,6 +345,26 @@ class Limits(Section):
     max_output: int = Field(8192, ge=1, description="Tokens one completion may have.")
 
 
+class Metrics(Section):
+    """What metrics show of a run. Nothing here changes what the run does."""
+
+    top_agents: int = Field(
+        50,
+        ge=1,
+        description=(
+            "Agents that get time series of their own, the worst by belief and truth; all others are in histograms only. "
+            "More shows more single agents, and costs Prometheus three series each."
+        ),
+    )
+    window: int = Field(
+        50,
+        ge=1,
+        description=(
+            "Graded tasks that the window's accuracy looks back on. More is steadier, fewer shows a fall sooner."
+        ),
+    )
+
+
 class Settings(Section):
     """Everything that can be set about the protocol."""
 
@@ -355,3 +375,4 @@ class Settings(Section):
     recovery: Recovery = Recovery()
     limits: Limits = Limits()
     methods: Methods = Methods()
+    metrics: Metrics = Metrics()

@@ -14,6 +14,7 @@ from msgspec import Struct, field
 
 from meshheal.config import Settings
 from meshheal.errors import UsageError
+from meshheal.events import Event
 from meshheal.folds.progress import Progress
 from meshheal.folds.summary import SeedResult, Summary, watchers
 from meshheal.methods import Named, find
@@ -34,6 +35,8 @@ from sim.workloads.stream import ORDERS, Order, arranged, mislabelled
 from sim.world import Closed, Poisson, Stream, World
 from topologies import Spec, Topology, assign, outnumbered, require
 
+_FLUSH_EVERY = 2.0
+"""Seconds of wall clock after which what a slow run has done can be read in its log."""
 TWIN = "+twin"
 """Marks the run of a method without faults: same tasks, seeds and draws."""
 
@@ -152,8 +155,7 @@ class Prepared(Struct, dict=True):
 
     def natures(self) -> set[str]:
         """simulated, recorded, live: what the models are."""
-        made = world(self, Arm(self.experiment.methods[0], self.experiment.first_seed))
-        return {made.model(n).nature for n in made.model_names()}
+        return set(natures(world(self, Arm(self.experiment.methods[0], self.experiment.first_seed))).values())
 
     def runtime(self) -> Runtime:
         """What the arms run on. Raises `UsageError` where that cannot be."""
@@ -183,7 +185,9 @@ def prepare(experiment: Experiment) -> Prepared:
         method = find(name)
         _check_recorded(method, prepared.natures())
         if method.oracle and any(isinstance(f, TimedSwap) for f in experiment.faults):
-            raise UsageError(f"method {method.name!r} knows swaps by arrivals; declare swaps by arrivals, or leave it out")
+            raise UsageError(
+                f"method {method.name!r} knows swaps by arrivals; declare swaps by arrivals, or leave it out"
+            )
         if prepared.runtime() == "ray" and (method.oracle or method.centralised):
             raise UsageError(
                 f"method {method.name!r} cannot run on Ray: the {method.marks} part of it lives in one process; take --runtime "
@@ -333,6 +337,11 @@ def world(prepared: Prepared, arm: Arm, recall: Replay | None = None) -> World:
     )
 
 
+def natures(world: World) -> dict[str, str]:
+    """What each model of a world is: simulated, recorded or live."""
+    return {name: world.model(name).nature for name in world.model_names()}
+
+
 def summary(prepared: Prepared, arm: Arm) -> Summary:
     """The fold that turns the events of one arm into its results."""
     topology = prepared.topology
@@ -347,8 +356,12 @@ def run_arm(
     log_path: Path | None,
     replay_from: Path | None = None,
     report: Callable[[Progress], None] = lambda _: None,
+    watch: Callable[[dict[str, Any], Summary], Callable[[Event], None]] | None = None,
 ) -> SeedResult:
-    """Run one arm to its end and return its results; with `replay_from`, completions come from that cut log first."""
+    """Run one arm to its end and return its results; with `replay_from`, completions come from that cut log first.
+
+    `watch` makes one more fold of the arm's events from the header of its log and its summary.
+    """
     replay = None
     if replay_from is not None:
         replay = Replay(LogFile(replay_from), "resume")
@@ -360,23 +373,44 @@ def run_arm(
         "method": arm.method,
         "seed": arm.seed,
         "twin": arm.twin,
+        "clock": "virtual" if runtime == "local" else "wall",
         "topology": {"name": prepared.topology.name, "hash": prepared.topology.hash, "agents": len(prepared.topology)},
         "workload": {"name": prepared.workload.name, "source": prepared.workload.source},
         "models": {"healthy": sorted(set(made.healthy)), "outside": made.outside},
+        "natures": natures(made),
         "runtime": runtime,
     }
     log = MemoryLog(keep=False) if log_path is None else Recorder(log_path, header)
     with log:
         log.subscribe(fold)
         log.subscribe(progress)
+        if watch is not None:
+            log.subscribe(watch(header, fold))
         began = time.process_time()
-        run = make(runtime, made, log, lambda _: report(progress), Placement(e.hosts, e.agents_per_host))
+        settled = _Watched(log, lambda: report(progress))
+        run = make(runtime, made, log, settled, Placement(e.hosts, e.agents_per_host))
         run.run()
         traffic = msgspec.to_builtins(run.traffic)
         spent = time.process_time() - began
         digest = log.close(traffic=traffic, processor_seconds=spent, **footer(run))
     fold.result.count_traffic(traffic)
     return _finished(fold, prepared, digest)
+
+
+class _Watched:
+    """Called when a task has ended: reports it, and now and then hands the log to whoever reads along."""
+
+    def __init__(self, log: Recorder | MemoryLog, report: Callable[[], None]) -> None:
+        self._log = log
+        self._report = report
+        self._flushed = time.monotonic()
+
+    def __call__(self, task: int) -> None:
+        del task
+        self._report()
+        if time.monotonic() - self._flushed > _FLUSH_EVERY:
+            self._log.flush()
+            self._flushed = time.monotonic()
 
 
 def fold_arm(prepared: Prepared, arm: Arm, log_path: Path) -> SeedResult:

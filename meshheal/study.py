@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, closing
@@ -16,14 +17,23 @@ from msgspec import Struct
 from meshheal.config import Settings
 from meshheal.errors import UsageError
 from meshheal.experiment import Arm, Experiment, Prepared, fold_arm, prepare, run_arm
+from meshheal.exposition import Exposition, read
+from meshheal.folds.layout import Layout, layout
+from meshheal.folds.metrics import Families, Metrics
 from meshheal.folds.progress import Progress
-from meshheal.folds.summary import SeedResult
+from meshheal.folds.summary import SeedResult, Summary
 from meshheal.results import results
-from meshheal.sweep import Message, Report, Sweep
+from meshheal.sweep import Interrupted, Message, Report, Sweep
 from meshheal.trace.rundir import RunDir, create, create_at, open_run
 
 _REPORT_EVERY = 0.2
 """Seconds of wall clock between progress reports of one run."""
+_METRICS_EVERY = 2.0
+"""The same for its metrics, which are larger."""
+
+
+MetricsWanted = Literal["none", "told", "direct"]
+"""Whether an arm's metrics are wanted: told now and then, or, where it runs in this process, the fold itself at once."""
 
 
 class Job(Struct, frozen=True):
@@ -33,6 +43,20 @@ class Job(Struct, frozen=True):
     arm: Arm
     log: str
     replay_from: str | None = None
+    metrics: MetricsWanted = "none"
+
+
+class Watched(Struct, frozen=True):
+    """The metrics of an arm that runs in this very process: always current."""
+
+    metrics: Metrics
+
+
+class Told(Struct, frozen=True):
+    """The metrics of an arm as its worker has them now."""
+
+    layout: Layout
+    families: Families
 
 
 class Snapshot(Struct, frozen=True):
@@ -90,11 +114,11 @@ class Study:
             )
         return cls(prepared, directory)
 
-    def run(self, parallel: Parallel, watch: Watch) -> dict[str, Any]:
-        """Run what is not complete yet, write results.json, return its content."""
-        return run_all([self], parallel, [watch])[0]
+    def run(self, parallel: Parallel, watch: Watch, exposition: Exposition | None = None) -> dict[str, Any]:
+        """Run what is not complete yet, write results.json, return its content. Metrics go to `exposition`."""
+        return run_all([self], parallel, [watch], exposition)[0]
 
-    def begin(self, watch: Watch) -> list[Job]:
+    def begin(self, watch: Watch, metrics: MetricsWanted = "none") -> list[Job]:
         """Take in the arms that are complete; return jobs for the others."""
         done = {(a.method, a.seed) for a in self.directory.complete_arms()}
         jobs: list[Job] = []
@@ -105,7 +129,7 @@ class Study:
                 watch(arm, self._found[arm])
             else:
                 cut = self.directory.set_aside(arm.label, arm.seed)
-                jobs.append(Job(self.experiment, arm, str(log), None if cut is None else str(cut)))
+                jobs.append(Job(self.experiment, arm, str(log), None if cut is None else str(cut), metrics))
         return jobs
 
     def take(self, arm: Arm, result: SeedResult) -> None:
@@ -129,38 +153,56 @@ Parallel = int | Literal["ray"]
 """Runs at a time in processes of this machine (0: in this process), or tasks on a Ray cluster."""
 
 
-def _messages(jobs: list[Job], parallel: Parallel) -> Generator[Message | None, None, None]:
+def _messages(
+    jobs: list[Job], parallel: Parallel, at_once: Callable[[Message], object]
+) -> Generator[Message | None, None, None]:
     if parallel == "ray":
         from sim import ray_tasks
 
         return ray_tasks.messages(work, jobs)
-    return Sweep(work, jobs, parallel).messages()
+    return Sweep(work, jobs, parallel, at_once).messages()
 
 
-def run_all(studies: Sequence[Study], parallel: Parallel, watches: Sequence[Watch]) -> list[dict[str, Any]]:
-    """Run several studies as one, each into its own directory; return the results of each.
+def run_all(
+    studies: Sequence[Study], parallel: Parallel, watches: Sequence[Watch], exposition: Exposition | None = None
+) -> list[dict[str, Any]]:
+    """Run several studies as one, each into its own directory; return the results of each. Metrics go to `exposition`.
 
     All their jobs go through the same workers, so that all cores are busy until the last job has begun.
     """
     with ExitStack() as held:
         for study in studies:
             held.enter_context(study.directory.exclusive())
+        wanted: MetricsWanted = "none" if exposition is None else "told" if parallel else "direct"
         jobs: list[Job] = []
         owner: list[int] = []
+
+        def to_port(message: Message) -> bool:
+            return exposition is not None and _shown(exposition, message.value)
+
         for n, study in enumerate(studies):
-            more = study.begin(watches[n])
+            more = study.begin(watches[n], wanted)
             jobs += more
             owner += [n] * len(more)
         if jobs:
-            with closing(_messages(jobs, parallel)) as messages:
+            with closing(_messages(jobs, parallel, to_port)) as messages:
                 for message in messages:
-                    if message is None:
+                    if message is None or to_port(message):
                         continue
                     n, arm = owner[message.job], jobs[message.job].arm
                     if message.kind == "done":
                         studies[n].take(arm, message.value)
                     watches[n](arm, message.value)
         return [study.end() for study in studies]
+
+
+def _shown(exposition: Exposition, value: Any) -> bool:
+    """Whether what a job told was metrics, which go to the port and nowhere else."""
+    if isinstance(value, Watched):
+        exposition.watch(value.metrics.layout, value.metrics.families)
+    elif isinstance(value, Told):
+        exposition.told(value.layout, value.families)
+    return isinstance(value, Watched | Told)
 
 
 def _declared(prepared: Prepared) -> dict[str, Any]:
@@ -207,12 +249,65 @@ def work(job: Job, report: Report) -> SeedResult:
     """Run one job in a worker process."""
     key = msgspec.json.encode([job.experiment.declaration(), repr(job.experiment.topology)])
     prepared = _prepared(key, _ById(job.experiment))
-    last = time.monotonic()
+    teller = _Teller(job, report)
+    try:
+        return run_arm(
+            prepared,
+            job.arm,
+            Path(job.log),
+            None if job.replay_from is None else Path(job.replay_from),
+            teller.progress,
+            None if job.metrics == "none" else teller.watch,
+        )
+    finally:
+        teller.close()
 
-    def told(progress: Progress) -> None:
-        nonlocal last
-        if progress.tasks % 8 == 0 and time.monotonic() - last > _REPORT_EVERY:
-            last = time.monotonic()
-            report(Snapshot(progress.tasks, progress.right, progress.tokens, progress.calls, progress.excluded))
 
-    return run_arm(prepared, job.arm, Path(job.log), None if job.replay_from is None else Path(job.replay_from), told)
+class _Teller:
+    """Tells of one run's progress and metrics, no oftener than is of use."""
+
+    def __init__(self, job: Job, report: Report) -> None:
+        self._job = job
+        self._report = report
+        self._metrics: Metrics | None = None
+        self._ended = threading.Event()
+        self._last = self._last_metrics = time.monotonic()
+
+    def watch(self, header: dict[str, Any], summary: Summary) -> Metrics:
+        """The fold that makes the arm's metrics."""
+        self._metrics = Metrics(layout(RunDir(Path(self._job.log).parents[1]), header), summary)
+        if self._job.metrics == "direct":
+            self._report(Watched(self._metrics))
+        self.end()
+        if header["clock"] == "wall" and self._job.metrics == "told":
+            # In real time nothing may end for long, and that is what one wants to see.
+            threading.Thread(target=self._tell_on, daemon=True).start()
+        return self._metrics
+
+    def _tell_on(self) -> None:
+        while not self._ended.wait(_METRICS_EVERY):
+            try:
+                self.end()
+            except Interrupted:
+                return
+
+    def progress(self, progress: Progress) -> None:
+        if progress.tasks % 8 and self._metrics is None:
+            return
+        now = time.monotonic()
+        if now - self._last > _REPORT_EVERY:
+            self._last = now
+            self._report(Snapshot(progress.tasks, progress.right, progress.tokens, progress.calls, progress.excluded))
+        if now - self._last_metrics > _METRICS_EVERY:
+            self._last_metrics = now
+            self.end()
+
+    def end(self) -> None:
+        """The metrics as they are now, to whoever serves them in another process."""
+        if self._metrics is not None and self._job.metrics == "told":
+            self._report(Told(self._metrics.layout, read(self._metrics.families)))
+
+    def close(self) -> None:
+        """The run has ended: tell its last metrics, and no more."""
+        self._ended.set()
+        self.end()

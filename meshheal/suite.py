@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from meshheal.errors import UsageError
 from meshheal.experiment import Experiment, prepare
+from meshheal.exposition import Exposition
 from meshheal.study import Parallel, Study, Watch, run_all
 from meshheal.trace.rundir import RunDir, create_suite, find_run, read_json, suite_runs, write_json
 from sim.models.figures import End
@@ -111,9 +112,9 @@ class SuiteStudy:
             studies[label] = Study.resume_at(prepared, directory) if begun else Study.start_at(prepared, directory.path)
         return cls(suite, found, studies)
 
-    def run(self, parallel: Parallel, watches: Sequence[Watch]) -> dict[str, Any]:
+    def run(self, parallel: Parallel, watches: Sequence[Watch], exposition: Exposition | None = None) -> dict[str, Any]:
         """Run what is not complete yet, write every results.json and the study's own, return its content."""
-        found = run_all(list(self.studies.values()), parallel, watches)
+        found = run_all(list(self.studies.values()), parallel, watches, exposition)
         content = {
             "schema_version": SCHEMA_VERSION,
             "suite": self.suite.name,

@@ -34,8 +34,16 @@ class Message(Struct):
 class Sweep(Generic[Job, Result]):
     """Runs `work(job, report)` for each job. `work` must be importable by name; a job and its result must pickle."""
 
-    def __init__(self, work: Callable[[Job, Report], Result], jobs: Sequence[Job], parallel: int) -> None:
+    def __init__(
+        self,
+        work: Callable[[Job, Report], Result],
+        jobs: Sequence[Job],
+        parallel: int,
+        at_once: Callable[[Message], object] = lambda _: None,
+    ) -> None:
+        """`at_once` sees the progress of jobs that run in this process while they run; `messages` has it after them."""
         self._work = work
+        self._at_once = at_once
         self._jobs = jobs
         self._parallel = min(max(0, parallel), len(jobs))
 
@@ -88,8 +96,13 @@ class Sweep(Generic[Job, Result]):
     def _here(self) -> Iterator[Message]:
         for n, job in enumerate(self._jobs):
             told: list[Message] = []
-            result = self._work(job, lambda value, n=n, told=told: told.append(Message(n, "progress", value)))  # type: ignore[misc]
-            yield from told[-1:]
+
+            def report(value: Any, n: int = n, told: list[Message] = told) -> None:
+                told[:] = [Message(n, "progress", value)]
+                self._at_once(told[0])
+
+            result = self._work(job, report)
+            yield from told
             yield Message(n, "done", result)
 
 

@@ -27,7 +27,9 @@ def connect() -> None:
             ray.init(address=address, **quiet)
         else:
             ray.init(include_dashboard=False, **quiet)
-    except (RuntimeError, ConnectionError, ValueError, OSError) as error:
+    except Exception as error:  # a node that does not start within Ray's 30 s raises just that, and leaves processes behind
+        with suppress(Exception):
+            ray.shutdown()
         raise UsageError(_why_not(address, error)) from error
 
 

@@ -60,7 +60,7 @@ def calibration(tmp_path) -> Path:
 class TestDoses:
     def test_there_is_a_placebo_a_scale_of_roundings_and_broken_prompts(self):
         assert set(DOSES) == {"placebo", "q8", "q5", "q4", "prefix", "template", "cut"}
-        assert [name for name in DOSES if not dose(name).degraded] == ["placebo", "q8"]
+        assert [name for name in DOSES if not dose(name).degraded] == ["placebo", "q8", "template"]
 
     def test_behind_every_dose_stand_the_same_name_and_family(self):
         served = [dose(name).served("http://127.0.0.1:1/v1") for name in ("healthy", *DOSES)]

@@ -17,7 +17,7 @@ def build() -> typer.Typer:
     """The command with all its subcommands."""
     import typer
 
-    from meshheal.cli import export, log, methods, report, results, run, swarm, view
+    from meshheal.cli import export, log, methods, metrics, report, results, run, spans, swarm, top, view
 
     def version(version: bool = typer.Option(False, "--version", help="Show the version and exit.")) -> None:
         if version:
@@ -44,6 +44,9 @@ def build() -> typer.Typer:
     app.command("report", help="Write a run as one HTML page, to be opened anywhere.")(report.report)
     app.command("view", help="Show runs in a browser on this machine, also while they go on.")(view.view)
     app.command("methods", help="Every method there is, and what it is.")(methods.methods)
+    app.command("metrics", help="A run's metrics over its own time, as OpenMetrics for Prometheus.")(metrics.metrics)
+    app.command("top", help="Agents, states, suspicion and incidents of a run, live.")(top.top)
+    app.command("spans", help="A run's tasks and model calls as OpenTelemetry spans.")(spans.spans)
     app.command("swarm", help="Draw worlds at random, run them, and check what must always hold.")(swarm.swarm)
     app.callback(invoke_without_command=True)(version)
     return app

@@ -9,7 +9,8 @@ import json
 import os
 import sys
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
@@ -22,6 +23,7 @@ from meshheal.cli.display import display
 from meshheal.cli.table import show
 from meshheal.errors import MeshHealError, UsageError
 from meshheal.experiment import Experiment
+from meshheal.exposition import Exposition, serve
 from meshheal.methods.named import merge
 from meshheal.models.served import bare, named, served
 from meshheal.study import Parallel, Study, Watch
@@ -82,6 +84,10 @@ EndsOption = Annotated[
     bool,
     typer.Option("--profile-ends", help="Also with simulated models at both ends of their estimated ranges."),
 ]
+PortOption = Annotated[
+    int | None, typer.Option("--metrics-port", help="Serve Prometheus metrics on this port while it runs.")
+]
+HostOption = Annotated[str, typer.Option("--metrics-host", help="Address that the metrics are served on.")]
 ResumeOption = Annotated[str | None, typer.Option("--resume", metavar="RUN", help="Complete an interrupted run.")]
 
 
@@ -140,6 +146,8 @@ def run(
     agents_per_host: AgentsPerHostOption = None,
     only: OnlyOption = None,
     profile_ends: EndsOption = False,
+    metrics_port: PortOption = None,
+    metrics_host: HostOption = "127.0.0.1",
 ) -> None:
     """Run an experiment from its script."""
 
@@ -149,7 +157,8 @@ def run(
     found = chosen(experiment, only, profile_ends)
     changed = adapt(found, seeds, healthy, degraded, workload, data, tasks, methods, settings, config)
     changed = changed.changed(serving_there) if isinstance(changed, Suite) else serving_there(changed)
-    conduct(changed, out, as_json, display, parallel, resume)
+    with exposed(metrics_port, metrics_host) as exposition:
+        conduct(changed, out, as_json, display, parallel, resume, exposition)
 
 
 def script(declared: Experiment | Suite) -> None:
@@ -310,8 +319,26 @@ def _value(text: str) -> Any:
         return text
 
 
+@contextmanager
+def exposed(port: int | None, host: str) -> Iterator[Exposition | None]:
+    """Serve metrics where a port is given, and say where. Raises `UsageError`."""
+    if port is None:
+        yield None
+        return
+    exposition = Exposition()
+    with serve(exposition, host, port) as taken:
+        print(f"meshheal: metrics on http://{host}:{taken}/metrics", file=sys.stderr, flush=True)
+        yield exposition
+
+
 def conduct(
-    e: Experiment | Suite, out: Path, as_json: bool, how: str, parallel: str | None, resume: str | None
+    e: Experiment | Suite,
+    out: Path,
+    as_json: bool,
+    how: str,
+    parallel: str | None,
+    resume: str | None,
+    exposition: Exposition | None = None,
 ) -> None:
     """Run everything, show progress and the table, write results. Exit 1 where the run is not valid."""
     if how not in ("", "none", "plain", "full"):
@@ -327,10 +354,12 @@ def conduct(
     run: Callable[[Parallel, list[Watch]], dict[str, Any]]
     if isinstance(e, Suite):
         suite = SuiteStudy.start(e, out, now) if resume is None else SuiteStudy.resume(resume, out, e)
-        path, studies, run = suite.path, suite.studies, suite.run
+        path, studies = suite.path, suite.studies
+        run = lambda n, watches: suite.run(n, watches, exposition)  # noqa: E731
     else:
         study = Study.start(e, out, now) if resume is None else Study.resume(resume, out, e)
-        path, studies, run = study.directory.path, {"": study}, lambda n, watches: study.run(n, watches[0])
+        path, studies = study.directory.path, {"": study}
+        run = lambda n, watches: study.run(n, watches[0], exposition)  # noqa: E731
     with display(how, e.name, studies) as watches:
         try:
             results = run(_parallel(asked, studies), watches)

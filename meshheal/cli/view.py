@@ -27,8 +27,7 @@ def view(
     library = Library(place)
     if not library.names():
         raise UsageError(f"{place} holds no run: run an experiment first, or give another directory")
-    server = Server(library, port)
-    where = f"{server.url}#/run/{library.names()[0]}" if library.only else server.url
-    print(f"{place}: open {where} (Ctrl-C ends)", flush=True)
-    with server, suppress(KeyboardInterrupt):
+    with Server(library, port) as server, suppress(KeyboardInterrupt):
+        where = f"{server.url}#/run/{library.names()[0]}" if library.only else server.url
+        print(f"{place}: open {where} (Ctrl-C ends)", flush=True)
         server.serve_forever(poll_interval=0.2)

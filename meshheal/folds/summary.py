@@ -326,6 +326,43 @@ class Summary:
             back.delay_healthy = tasks
             del self._returning[agent]
 
+    # --- questions while it goes on ------------------------------------------------------------------------------
+
+    def excludes(self, observer: AgentId, agent: AgentId, ability: str | None = None) -> bool:
+        """Whether an observer excludes an agent now: as a whole, from one ability, or from all of its abilities."""
+        return self._excludes(observer, agent, ability)
+
+    def excluding_pairs(self) -> list[tuple[AgentId, AgentId]]:
+        """(observer, agent) where the one excludes the other now, wholly or in part."""
+        return [pair for pair, held in list(self._excluded.items()) if held]
+
+    def states(self) -> dict[tuple[AgentId, AgentId], str]:
+        """What observers believe of agents as a whole; pairs about which nothing was said yet are healthy."""
+        return self._states.copy()
+
+    def live_watchers(self, agent: AgentId) -> list[AgentId]:
+        """The neighbours sharing an ability with an agent that are up."""
+        return self._live(agent)
+
+    def degraded_now(self) -> list[AgentId]:
+        """Agents on a degraded model: the harness' truth."""
+        return list(self._degraded)
+
+    def is_degraded(self, agent: AgentId) -> bool:
+        return agent in self._degraded
+
+    def down_now(self) -> list[AgentId]:
+        """Agents that crashed and have not restarted."""
+        return list(self._down)
+
+    def detections(self) -> list[Detection]:
+        """The degraded episodes so far. One under way has neither a delay nor a reason."""
+        return [e.detection for e in self._episodes]
+
+    def reintegrations(self) -> list[Reintegration]:
+        """The ways back so far; one under way counts as censored until it has come to its end."""
+        return [e.reintegration for e in list(self._episodes) if e.reintegration is not None]
+
     # --- the end -------------------------------------------------------------------------------------------------
 
     def degraded_phase(self) -> tuple[int, int] | None:

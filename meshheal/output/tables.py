@@ -64,7 +64,7 @@ def marked(content: Mapping[str, Any], method: str) -> str:
 def note(content: Mapping[str, Any]) -> str:
     """In one sentence where the figures come from."""
     if content["mode"] == "simulated":
-        return "Models are simulated from published accuracies (docs/MODELS.md); tokens are estimated. No real model was called."
+        return "Models are simulated (docs/MODELS.md says from what); tokens are estimated. No real model was called."
     if content["mode"] == "recorded":
         return (
             "Answers are real models' recorded ones; reviews are simulated by comparing answers; tokens are estimated."

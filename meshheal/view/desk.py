@@ -154,10 +154,14 @@ class Desk:
     def arm(self, run: RunDir, key: str, since: int | None) -> ArmAnswer | dict[str, Any] | None:
         """The tables of one arm, or that nothing is new since that version; None where there is no such arm."""
         with self._asked():
-            shelf = self._shelf(run, key)
+            opened, new = self._open(run)
+        self._first = key
+        if new:
+            self._wait(opened)
+        with self._asked():
+            shelf = opened.shelves.get(key)
             if shelf is None:
                 return None
-            self._first = key
             if since is not None and since == shelf.version:
                 return {"unchanged": True}
             version, snapshot = shelf.snapshot()

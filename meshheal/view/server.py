@@ -44,13 +44,13 @@ class Server(ThreadingHTTPServer):
     def __init__(self, library: Library, port: int) -> None:
         """Raises `UsageError` where the port is taken."""
         self.library = library
+        self.desk = Desk()
         try:
             super().__init__((HOST, port), Handler)
         except OSError as error:
             raise UsageError(
                 f"port {port} cannot be used ({error.strerror}): give another with --port; 0 takes a free one"
             ) from error
-        self.desk = Desk()
         self.page = page("MeshHeal runs", (), served=True).encode()
         self.policy = re.search(rb'http-equiv="Content-Security-Policy" content="([^"]+)"', self.page)[1].decode()  # type: ignore[index]
         self.hosts = {f"{name}:{self.port}" for name in (HOST, "localhost")}

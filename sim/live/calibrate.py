@@ -101,7 +101,7 @@ def _rounded(rows: Scored) -> Scored:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Measure what the file lacks, and write it after each copy. 2 with one line where that cannot be done."""
+    """Measure what the file lacks, and write it after each copy. 2 or 4 with one line where that cannot be done."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("file", type=Path)
     parser.add_argument("--items", type=int, default=ITEMS, help="items of each ability")
@@ -123,7 +123,10 @@ def main(arguments: Sequence[str]) -> int:
             print(f"measured {copy}", file=sys.stderr, flush=True)
     except MeshHealError as error:
         print(f"meshheal: {error}", file=sys.stderr)
-        return 2
+        return error.exit_code
+    except KeyboardInterrupt:
+        print(f"meshheal: interrupted; {given.file} keeps what was measured, the same command goes on", file=sys.stderr)
+        return 130
     print("\n".join(table(found)))
     return 0
 

@@ -57,7 +57,8 @@ DOSES: dict[str, Dose] = {
     "q5": Dose("weights at 5 bits", "q5"),
     "q4": Dose("weights at 4 bits", "q4"),
     "prefix": Dose("another product's system prompt before every prompt", preamble=STALE_PROMPT),
-    "template": Dose("a broken chat template before every prompt", preamble=BROKEN_TEMPLATE),
+    # Measured beforehand: what comes of it is as good as without, so that finding it would be a false alarm.
+    "template": Dose("a broken chat template before every prompt", preamble=BROKEN_TEMPLATE, degraded=False),
     "cut": Dose(f"context cut to its last {CONTEXT_LEFT} tokens", body={"truncate_prompt_tokens": CONTEXT_LEFT}),
 }
 """Arms of the live experiment, by name."""

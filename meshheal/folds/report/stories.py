@@ -15,7 +15,7 @@ _LONGEST = 60_000
 """Characters kept of one text; what a person reads is shorter."""
 _AT_ONCE = 4_000
 """Tasks whose events and texts are held at a time: each time takes a pass over the log."""
-_BLOCK = 400_000
+_BLOCK = 200_000
 """Characters of a block, about: what is unpacked to show one task."""
 
 
