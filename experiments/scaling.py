@@ -1,8 +1,9 @@
 """Claim: on a hundredth of a complete graph's edges all degraded agents are isolated, at a cost a task that does not grow.
 
 A third of the agents is swapped to Llama-3.2-1B after 35 of 105 tasks an agent, and stays so. Sparse: cells of six, joined
-in a ring, two degraded a cell (`stratified`) or anywhere (`random`). Complete graphs up to 144 agents by default; larger ones
-with --only 576-complete (an hour and some gigabytes). --only picks sizes; `meshheal tables RUN --costs` has the seconds.
+in a ring, two degraded a cell (`stratified`) or anywhere (`random`); complete graphs up to 576 agents. The whole takes hours and
+gigabytes: --only picks. `meshheal tables RUN --costs` has edges, counts and seconds, `meshheal compare RUN/576-stratified
+RUN/576-complete` the paired difference of accuracy.
 """
 
 from meshheal.experiment import Experiment
