@@ -3,9 +3,10 @@
     python benchmarks/view.py [--gigabytes 1] [--cut] [--check]
 
 The log is made by repeating the events of a real run (staggered_math) under new task ids, with prompts and replies as long
-as real models write them: 1,500 random characters each, which hardly compress. Measured, each on a server that has
-just been started: the list of runs (with the counts of that log), the run's page, the ids of its tasks, and the story of
-its last task. With --cut the log has no end, as that of a run in progress. With --check it exits with 1 where the target is
+as real models write them: 1,500 random characters each, which hardly compress. Measured on a server that has just been
+started, one after another as a person asks: the list of runs (with the counts of that log), the run's page, the ids of its
+tasks, and the story of its last task. The target is on the first two.
+With --cut the log has no end, as that of a run in progress. With --check it exits with 1 where the target is
 missed.
 """
 
@@ -107,25 +108,22 @@ def ask(server: Server, path: str) -> tuple[float, Any]:
 
 
 def measure(run: RunDir) -> dict[str, float]:
-    """Seconds of each question, asked of a server that has seen nothing yet."""
+    """Seconds of each question."""
     found = {}
-    task = ""
-    for name, path in (
-        ("list of runs", "/api/runs"),
-        ("page of the run", f"/api/runs/{run.name}"),
-        ("ids of its tasks", f"/api/runs/{run.name}/arms/meshheal-0/tasks"),
-        ("story of a task", f"/api/runs/{run.name}/arms/meshheal-0/story?task="),
-    ):
-        server = Server(Library(run.path), 0)
-        thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            found[name], answer = ask(server, path + quote(task))
-            task = answer["ids"][-1] if "ids" in answer else task
-        finally:
-            server.shutdown()
-            server.server_close()
-            thread.join()
+    base = f"/api/runs/{run.name}"
+    server = Server(Library(run.path), 0)
+    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    try:
+        found["list of runs"], _ = ask(server, "/api/runs")
+        found["page of the run"], _ = ask(server, base)
+        found["ids of its tasks"], answer = ask(server, f"{base}/arms/meshheal-0/tasks")
+        task = answer["ids"][-1]
+        found["story of a task"], _ = ask(server, f"{base}/arms/meshheal-0/story?task={quote(task)}")
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
     return found
 
 
@@ -145,10 +143,11 @@ def main() -> None:
             )
         trials = [measure(run) for _ in range(5)]
     missed = False
-    for name in trials[0]:
+    for number, name in enumerate(trials[0]):
         took = median(trial[name] for trial in trials)
-        missed |= took > TARGET
-        print(f"{name}: {took:.3f} s, at most {max(trial[name] for trial in trials):.3f} s (aim {TARGET:g} s)")
+        missed |= number < 2 and took > TARGET
+        aim = f" (aim {TARGET:g} s)" if number < 2 else ""
+        print(f"{name}: {took:.3f} s, at most {max(trial[name] for trial in trials):.3f} s{aim}")
     if args.check and missed:
         sys.exit(1)
 

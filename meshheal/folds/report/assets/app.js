@@ -3,6 +3,14 @@
 const main = document.getElementById("main");
 let current = null; // what is on the page and wants to be ended before something else is
 
+// What an incident leaves out because there is none of it.
+const NONE = { text: "", model: "", observers: 0, excluders: [], probes: 0, probes_passed: 0, withheld: 0, group: [], count: 1 };
+
+function complete(arm) {
+  arm.incidents = arm.incidents.map((i) => ({ ...NONE, ...i }));
+  return arm;
+}
+
 class Run {
   // One run on the page: an arm of it is looked at, at a moment, with an agent picked.
   constructor(overview) {
@@ -20,7 +28,7 @@ class Run {
   async show(key, { keep = false } = {}) {
     this.head = this.overview.heads.find((h) => h.key === key);
     const reply = await source.arm(this.overview.about.name, key);
-    this.arm = reply.arm ?? reply;
+    this.arm = complete(reply.arm ?? reply);
     this.version = reply.version;
     this.rows = null;
     const first = this.arm.incidents.find((i) => i.agent !== undefined && i.agent !== null);
@@ -167,7 +175,7 @@ class Run {
     this.overview = overview;
     this.head = head;
     if (reply) {
-      this.arm = reply.arm;
+      this.arm = complete(reply.arm);
       this.version = reply.version;
       this.rows = null;
     }
