@@ -7,6 +7,7 @@ import json
 import pytest
 from tiny import command, write_script
 
+from meshheal.methods import find
 from meshheal.trace.rundir import open_run
 
 NUMBER = (int, float)
@@ -147,8 +148,9 @@ def test_without_protection_nothing_is_detected_and_that_is_censored(done):
 
 
 def test_every_metric_of_the_summary_has_its_interval(done):
-    for arm in done[1].results["arms"].values():
-        assert {"accuracy_degraded", "tokens_per_task", "calls_per_task", "false_exclusions"} <= set(arm["summary"])
+    for method, arm in done[1].results["arms"].items():
+        assert {"accuracy_degraded", "tokens_per_task", "calls_per_task"} <= set(arm["summary"])
+        assert ("false_exclusions" in arm["summary"]) == find(method).excludes
         for metric, value in arm["summary"].items():
             assert set(value) == set(SUMMARY), metric
             has(value, SUMMARY)

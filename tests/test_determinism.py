@@ -106,7 +106,7 @@ GOLDEN = ("gold", "answer", "correct", "solution", "target", "label")
 def test_tasks_requests_and_records_have_no_place_for_a_gold_answer():
     for kind in (Task, Request, CallKey, Completion, ReviewRecord):
         assert not [f for f in kind.__struct_fields__ if f in GOLDEN]
-    assert set(Task.__struct_fields__) == {"id", "messages", "form", "ability", "kind"}
+    assert set(Task.__struct_fields__) == {"id", "messages", "form", "ability", "kind", "cloze"}
     assert set(Answer.__struct_fields__) == {"task", "producer", "text", "value", "fault"}
 
 
