@@ -61,9 +61,12 @@ def cluster() -> Iterator[None]:
     ray = pytest.importorskip("ray", reason="needs the extra `ray`")
     from sim import ray_session
 
-    ray_session.connect()
-    yield
-    ray.shutdown()
+    with pytest.MonkeyPatch.context() as patch:
+        # Hosts unpickle the models of these tests.
+        patch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), str(ROOT / "tests")]))
+        ray_session.connect()
+        yield
+        ray.shutdown()
 
 
 @pytest.fixture
