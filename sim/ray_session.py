@@ -148,11 +148,12 @@ async def ready(calls: Sequence[Any]) -> None:
     try:
         async with asyncio.timeout(_STARTING):
             await asyncio.gather(*calls)
-    except lost() as error:
+    except (*lost(), failed()) as error:
         text = str(error)
-        if "ModuleNotFoundError" in text or "RuntimeEnvSetupError" in text:
+        missing = re.search(r"No module named '?([\w.]+)", text)
+        if missing:
             raise UsageError(
-                "--runtime ray: the cluster's machines cannot import meshheal; submit the run with "
+                f"--runtime ray: the cluster's machines cannot import {missing[1]}; submit the run with "
                 "`ray job submit --working-dir . -- python ...`, or install it there"
             ) from error
         raise NetworkError(f"a host did not start: {' '.join(text.split())[:400]}") from error

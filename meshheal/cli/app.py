@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -53,7 +54,25 @@ def build() -> typer.Typer:
 
 
 def guarded(command: Callable[[], object]) -> None:
-    """Run a command; print errors as one line on standard error, and exit with their code."""
+    """Run a command; print errors as one line on standard error, and exit with their code.
+
+    In a job submitted to a cluster the last line repeats the code, of which a job's client may make another.
+    """
+    try:
+        _guarded(command)
+    except SystemExit as end:
+        _tell_job(end.code if isinstance(end.code, int) else int(end.code is not None))
+        raise
+    _tell_job(0)
+
+
+def _tell_job(code: int) -> None:
+    if os.environ.get("RAY_JOB_CONFIG_JSON_ENV_VAR"):
+        sys.stdout.flush()
+        print(f"meshheal: exit code {code}", file=sys.stderr, flush=True)
+
+
+def _guarded(command: Callable[[], object]) -> None:
     try:
         command()
     except KeyboardInterrupt:

@@ -19,6 +19,7 @@ import typer
 from msgspec.structs import replace
 
 from meshheal.cli.app import guarded
+from meshheal.cli.away import Away
 from meshheal.cli.display import display
 from meshheal.cli.table import show
 from meshheal.errors import MeshHealError, UsageError
@@ -33,7 +34,9 @@ from sim.runtimes import on_cluster
 _CORES = os.cpu_count() or 1
 
 SeedsOption = Annotated[int | None, typer.Option("--seeds", help="Number of seeds.")]
-OutOption = Annotated[Path, typer.Option("--out", help="Where run directories are made.")]
+OutOption = Annotated[
+    str, typer.Option("--out", help="Where run directories are made; a URL such as s3://bucket/runs: copied to there.")
+]
 JsonOption = Annotated[
     bool, typer.Option("--json", help="Print results.json to standard output, all else to standard error.")
 ]
@@ -50,6 +53,9 @@ HealthyOption = Annotated[
 ]
 DegradedOption = Annotated[
     str | None, typer.Option("--degraded", metavar="MODEL", help="Model that swapped agents run on.")
+]
+OutsideOption = Annotated[
+    str | None, typer.Option("--outside", metavar="MODEL", help="Weaker model for work outside an agent's abilities.")
 ]
 WorkloadOption = Annotated[str | None, typer.Option("--workload", help="gym:math, bbh, math, mmlu_pro or facts.")]
 DataOption = Annotated[Path | None, typer.Option("--data", help="File or folder of the workload's data.")]
@@ -127,7 +133,7 @@ def run(
         ),
     ],
     seeds: SeedsOption = None,
-    out: OutOption = Path("runs"),
+    out: OutOption = "runs",
     as_json: JsonOption = False,
     display: DisplayOption = "",
     settings: SetOption = None,
@@ -148,10 +154,12 @@ def run(
     profile_ends: EndsOption = False,
     metrics_port: PortOption = None,
     metrics_host: HostOption = "127.0.0.1",
+    outside: OutsideOption = None,
 ) -> None:
     """Run an experiment from its script."""
 
     def serving_there(e: Experiment) -> Experiment:
+        e = e if outside is None else replace(e, outside=outside)
         return placed(serving(e, endpoint, config), runtime, hosts, agents_per_host)
 
     found = chosen(experiment, only, profile_ends)
@@ -333,7 +341,7 @@ def exposed(port: int | None, host: str) -> Iterator[Exposition | None]:
 
 def conduct(
     e: Experiment | Suite,
-    out: Path,
+    out: str | Path,
     as_json: bool,
     how: str,
     parallel: str | None,
@@ -345,6 +353,8 @@ def conduct(
         raise UsageError(f"--display {how}: choose none, plain or full")
     how = cast("Literal['', 'none', 'plain', 'full']", how)
     now = datetime.now(UTC)
+    away = Away(out)
+    out = away.here
     asked = _asked(parallel)
     if asked is None and isinstance(e, Suite) and on_cluster(os.environ) and _simulated(e):
         asked = "ray"
@@ -362,8 +372,9 @@ def conduct(
         run = lambda n, watches: study.run(n, watches[0], exposition)  # noqa: E731
     with display(how, e.name, studies) as watches:
         try:
-            results = run(_parallel(asked, studies), watches)
+            results = run(_parallel(asked, studies), away.copying(path, watches))
         except KeyboardInterrupt:
+            away.copy(path)
             print(
                 f"meshheal: interrupted; {path} keeps what was done. Complete it with --resume {path.name}",
                 file=sys.stderr,
@@ -371,7 +382,10 @@ def conduct(
             sys.exit(130)
     if as_json:
         print(json.dumps(results, indent=1))
-    show(results, path, sys.stderr if as_json else sys.stdout)
+    shown = sys.stderr if as_json else sys.stdout
+    show(results, path, shown)
+    if away.url is not None:
+        print(f"copied to {away.copy(path)}", file=shown)
     if not results["valid"]:
         raise SystemExit(1)
 

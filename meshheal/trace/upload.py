@@ -13,14 +13,20 @@ _LAST = "results.json"
 _CHUNK = 1 << 22
 
 
-def upload(run: Path, url: str) -> list[str]:
-    """See `RunDir.copy_to`."""
+def reachable(url: str) -> tuple[Any, str]:
+    """The file system of a URL, and the path on it. Raises `UsageError` for a URL nobody can open."""
     from fsspec.core import url_to_fs
 
     try:
         there, root = url_to_fs(url)
     except (ImportError, ValueError) as error:
         raise UsageError(f"cannot copy to {url}: {error}") from error
+    return there, root
+
+
+def upload(run: Path, url: str) -> list[str]:
+    """See `RunDir.copy_to`."""
+    there, root = reachable(url)
     copied = []
     files = [path for path in run.rglob("*") if path.is_file() and not path.name.startswith(".")]
     for path in sorted(files, key=lambda path: (path.name == _LAST, path)):
