@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from meshheal import answers, reply
 from meshheal.agent import Agent, Work
 from meshheal.errors import NetworkError
-from meshheal.events import Answered, Outcome, ProducerAsked, State, StateChanged
+from meshheal.events import Answered, EventId, Outcome, ProducerAsked, State, StateChanged
 from meshheal.model import Purpose
 from meshheal.network import Consult, Consulted, Reviewed, ReviewIt, Settled
 from meshheal.rng import mix
@@ -31,8 +31,16 @@ async def produced(agent: Agent, work: Work, but: Collection[AgentId] = ()) -> A
 
 async def asked(agent: Agent, work: Work, producer: AgentId) -> Answer | None:
     """One producer's answer; None where it stayed silent."""
+    answer = await agent.ask_producer(work, producer, note_asked(agent, work, producer))
+    if answer is not None:
+        note_answer(agent, work, answer)
+    return answer
+
+
+def note_asked(agent: Agent, work: Work, producer: AgentId) -> EventId:
+    """Write down that a producer is given the task."""
     task, opinion = work.task, agent.beliefs.opinions.get(producer)
-    cause = agent.journal.add(
+    return agent.journal.add(
         ProducerAsked,
         task.id,
         (work.cause,),
@@ -42,19 +50,20 @@ async def asked(agent: Agent, work: Work, producer: AgentId) -> Answer | None:
         state=agent.beliefs.state(producer, task.ability),
         mandated=opinion is not None and opinion.withheld,
     )
-    answer = await agent.ask_producer(work, producer, cause)
-    if answer is not None:
-        work.cause = agent.journal.add(
-            Answered,
-            task.id,
-            (work.cause,),
-            work.calls,
-            producer=producer,
-            value=answer.value,
-            fault=answer.fault,
-            text=agent.journal.text(answer.text),
-        )
-    return answer
+
+
+def note_answer(agent: Agent, work: Work, answer: Answer) -> None:
+    """Write down a producer's output as it was read."""
+    work.cause = agent.journal.add(
+        Answered,
+        work.task.id,
+        (work.cause,),
+        work.calls,
+        producer=answer.producer,
+        value=answer.value,
+        fault=answer.fault,
+        text=agent.journal.text(answer.text),
+    )
 
 
 def team(agent: Agent, work: Work, size: int, salt: int = 0) -> list[AgentId]:
