@@ -530,7 +530,7 @@ class Agent:
         self._records = state["records"]
         self._advert = state["advert"]
         self._advertised = dict(map(tuple, state["advertised"]))
-        self._recalled = state["memory"]
+        self._memory, self._recalled = None, state["memory"]
         self.prober.restore(state["prober"])
         self._recall_beliefs()
 

@@ -181,19 +181,19 @@ def prepare(experiment: Experiment) -> Prepared:
     prepared.runtime()
     made = world(prepared, Arm(experiment.methods[0], experiment.first_seed))
     _check_models(experiment, made)
-    for name in experiment.methods:
-        method = find(name)
-        _check_recorded(method, prepared.natures())
-        if method.oracle and any(isinstance(f, TimedSwap) for f in experiment.faults):
-            raise UsageError(
-                f"method {method.name!r} knows swaps by arrivals; declare swaps by arrivals, or leave it out"
-            )
-        if prepared.runtime() == "ray" and (method.oracle or method.centralised):
-            raise UsageError(
-                f"method {method.name!r} cannot run on Ray: the {method.marks} part of it lives in one process; take --runtime "
-                "local or realtime, or leave it out with --methods"
-            )
+    for named in map(find, experiment.methods):
+        _check_method(named, prepared)
     return prepared
+
+
+def _check_method(method: Named, prepared: Prepared) -> None:
+    """Raise `UsageError` where a method cannot run on the runtime or the models of an experiment."""
+    _check_recorded(method, prepared.natures())
+    if prepared.runtime() == "ray" and (method.oracle or method.centralised):
+        raise UsageError(
+            f"method {method.name!r} cannot run on Ray: the {method.marks} part of it lives in one process; take --runtime "
+            "local or realtime, or leave it out with --methods"
+        )
 
 
 def _recorded_part(e: Experiment, workload: Workload) -> Workload:
@@ -327,7 +327,7 @@ def world(prepared: Prepared, arm: Arm, recall: Replay | None = None) -> World:
         settings=_settings(e, arm.method),
         method=method.settle,
         beliefs=method.judges(),
-        truth=Truth(workload.sheet, faults) if method.oracle else None,
+        truth=Truth(workload.sheet) if method.oracle else None,
         seed=arm.seed,
         faults=faults,
         links=e.links,

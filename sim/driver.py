@@ -176,8 +176,6 @@ class Driver:
 
     async def _advance(self, index: int) -> None:
         """Before arrival `index`: its faults take effect, and what is due on the local clock is done."""
-        if self.world.truth is not None:
-            self.world.truth.index = index
         rebind: list[Rebind] = []
         for fault in self._due.get(index, ()):
             match fault:
@@ -215,6 +213,8 @@ class Driver:
             self.rebound[agent] = fault
         else:
             self.rebound.pop(agent, None)
+        if self.world.truth is not None:
+            self.world.truth.swapped(agent, begins and fault.degraded)
         self._journal.add(
             Swapped,
             agent=agent,

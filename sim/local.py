@@ -261,8 +261,6 @@ class LocalRun:
 
     async def _advance(self, index: int) -> None:
         """Before arrival `index`: its faults take effect, and what is due on the local clock is done."""
-        if self.world.truth is not None:
-            self.world.truth.index = index
         for fault in self._due.get(index, ()):
             match fault:
                 case Swap(agent=agent) if index in (fault.at, fault.back):
@@ -418,6 +416,8 @@ class LocalRun:
         else:
             self._swaps[agent] = to
         self.agents[agent].caller.binding = self.world.binding(agent, to)
+        if self.world.truth is not None:
+            self.world.truth.swapped(agent, to is not None and fault.degraded)
         self._journal.add(
             Swapped,
             agent=agent,

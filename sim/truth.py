@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from meshheal.types import AgentId, Task
-from sim.faults import AnyFault, Swap
 from sim.workloads import AnswerSheet
 
 
 class Truth:
-    """The answer sheet and the schedule of swaps, as of arrival `index` (`meshheal.agent.Oracle`)."""
+    """The answer sheet, and who runs on a worse model now, as the runtime tells it (`meshheal.agent.Oracle`)."""
 
-    def __init__(self, sheet: AnswerSheet, faults: Sequence[AnyFault]) -> None:
-        self.index = -1
+    def __init__(self, sheet: AnswerSheet) -> None:
         self._sheet = sheet
-        self._swaps = [f for f in faults if isinstance(f, Swap) and f.degraded]
+        self._degraded: set[AgentId] = set()
+
+    def swapped(self, agent: AgentId, degraded: bool) -> None:
+        """An agent's backend was swapped, or swapped back."""
+        (self._degraded.add if degraded else self._degraded.discard)(agent)
 
     def correct(self, task: Task, value: str) -> bool:
         return self._sheet.correct(task, value)
 
     def degraded(self, agent: AgentId) -> bool:
-        return any(s.agent == agent and s.at <= self.index < s.back for s in self._swaps)
+        return agent in self._degraded

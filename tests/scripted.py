@@ -158,7 +158,7 @@ def make_world(
         settings=found.settings(Settings.model_validate(merged)),
         method=found.settle,
         beliefs=found.judges(),
-        truth=Truth(AnswerSheet({t.id: "A" for t in stream}), fields.get("faults", ())) if found.oracle else None,
+        truth=Truth(AnswerSheet({t.id: "A" for t in stream})) if found.oracle else None,
         **{"seed": 1, **fields},
     )
 

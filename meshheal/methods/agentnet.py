@@ -16,7 +16,18 @@ from typing import Any
 
 from meshheal.agent import Agent, Work
 from meshheal.methods import prompts
-from meshheal.methods.parts import believe, nobody, read, review, settled, spared, team, written
+from meshheal.methods.parts import (
+    believe,
+    nobody,
+    note_answer,
+    note_asked,
+    read,
+    review,
+    settled,
+    spared,
+    team,
+    written,
+)
 from meshheal.network import Settled
 from meshheal.types import Ability, AgentId, Answer
 
@@ -100,12 +111,13 @@ async def settle(agent: Agent, work: Work) -> Settled:
     for executor in ranked[: agent.settings.routing.attempts]:
         if executor != agent.id:
             await written(agent, work, executor, "plan", asked, n=1)
-        began = agent.network.now()
+        began, work.cause = agent.network.now(), note_asked(agent, work, executor)
         shown = prompts.remembered(task, edges.alike(executor, question, s.retrieve))
         got = read(work, executor, await written(agent, work, executor, "produce", shown))
         if not got:
             continue
         seconds = agent.network.now() - began
+        note_answer(agent, work, got[0])
         _, score = await review(agent, work, got[0])
         if score is not None:
             learn(agent, work, edges, got[0], seconds, ok=score >= agent.settings.review.accept_at)

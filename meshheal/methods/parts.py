@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from meshheal import answers, reply
 from meshheal.agent import Agent, Work
 from meshheal.errors import NetworkError
-from meshheal.events import Answered, Outcome, ProducerAsked, State, StateChanged
+from meshheal.events import Answered, EventId, Outcome, ProducerAsked, State, StateChanged
 from meshheal.model import Purpose
 from meshheal.network import Consult, Consulted, Reviewed, ReviewIt, Settled
 from meshheal.rng import mix
@@ -31,8 +31,16 @@ async def produced(agent: Agent, work: Work, but: Collection[AgentId] = ()) -> A
 
 async def asked(agent: Agent, work: Work, producer: AgentId) -> Answer | None:
     """One producer's answer; None where it stayed silent."""
+    answer = await agent.ask_producer(work, producer, note_asked(agent, work, producer))
+    if answer is not None:
+        note_answer(agent, work, answer)
+    return answer
+
+
+def note_asked(agent: Agent, work: Work, producer: AgentId) -> EventId:
+    """Write down that a producer is given the task."""
     task, journal, opinion = work.task, agent.journal, agent.beliefs.opinions.get(producer)
-    cause = journal.write(
+    return journal.write(
         ProducerAsked(
             node=agent.id,
             incarnation=journal.incarnation,
@@ -47,24 +55,26 @@ async def asked(agent: Agent, work: Work, producer: AgentId) -> Answer | None:
             mandated=opinion is not None and opinion.withheld,
         )
     )
-    answer = await agent.ask_producer(work, producer, cause)
-    if answer is not None:
-        work.cause = journal.write(
-            Answered(
-                node=agent.id,
-                incarnation=journal.incarnation,
-                seq=journal.next(),
-                t=journal.now(),
-                task=task.id,
-                step=work.calls,
-                causes=(work.cause,),
-                producer=producer,
-                value=answer.value,
-                fault=answer.fault,
-                text=journal.text(answer.text),
-            )
+
+
+def note_answer(agent: Agent, work: Work, answer: Answer) -> None:
+    """Write down a producer's output as it was read."""
+    journal = agent.journal
+    work.cause = journal.write(
+        Answered(
+            node=agent.id,
+            incarnation=journal.incarnation,
+            seq=journal.next(),
+            t=journal.now(),
+            task=work.task.id,
+            step=work.calls,
+            causes=(work.cause,),
+            producer=answer.producer,
+            value=answer.value,
+            fault=answer.fault,
+            text=journal.text(answer.text),
         )
-    return answer
+    )
 
 
 def team(agent: Agent, work: Work, size: int, salt: int = 0) -> list[AgentId]:

@@ -8,15 +8,17 @@ Deviations: the samples are asked for in one request, whose prompt is billed onc
 from __future__ import annotations
 
 from meshheal.agent import Agent, Work
-from meshheal.methods.parts import elect, nobody, read, settled, team, written
+from meshheal.methods.parts import elect, nobody, note_answer, note_asked, read, settled, team, written
 from meshheal.network import Settled
 
 
 async def settle(agent: Agent, work: Work) -> Settled:
     samples = agent.settings.methods.self_consistency.samples
     for producer in team(agent, work, agent.settings.routing.attempts):
+        work.cause = note_asked(agent, work, producer)
         done = await written(agent, work, producer, "produce", work.task.messages, samples=samples)
         if done is not None:
             got = read(work, producer, done)
+            note_answer(agent, work, got[0])
             return settled(work, "direct", got[0], elect(work, got))
     return nobody(work)
