@@ -1,33 +1,20 @@
-"""The driver of a real-time run: the task stream, the faults and the grading, whatever the agents' hosts are."""
+"""The harness of a real-time run, whatever the agents' hosts are."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
-from math import log as ln
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Protocol
 
 from meshheal.errors import UsageError
-from meshheal.events import (
-    WORLD,
-    Crashed,
-    Event,
-    EventId,
-    Log,
-    Restarted,
-    Swapped,
-    TaskArrived,
-    TaskGraded,
-    TaskSettled,
-)
-from meshheal.journal import Journal
+from meshheal.events import Crashed, Event, EventId, Log, Restarted
 from meshheal.network import Settled
-from meshheal.rng import Stream as Draws
 from meshheal.types import AgentId, Task
-from sim.faults import BackendSwap, Crash, Fault, Swap, TimedSwap
+from sim.faults import BackendSwap, Crash, Swap, TimedSwap
+from sim.harness import CHECKPOINT_EVERY, Harness
 from sim.host import Due, Rebind
 from sim.wire import HostId
-from sim.world import Closed, Poisson, World
+from sim.world import World
 
 
 class Port(Protocol):
@@ -43,8 +30,8 @@ class Port(Protocol):
     async def restart(self, agent: AgentId, state: Any) -> None: ...
 
 
-class Driver:
-    """Takes a stream of tasks through the agents of some hosts. Only here are answers graded."""
+class Driver(Harness):
+    """Takes a stream of tasks through the agents of some hosts."""
 
     def __init__(
         self,
@@ -58,52 +45,23 @@ class Driver:
         checkpoint_every: int = 0,
     ) -> None:
         """`checkpoint_every` arrivals the agents' states are taken; 0: only where agents are to crash."""
-        self.world = world
-        self.beat = 0
-        self.index = -1
+        super().__init__(world, log, now, progress, enough)
         self.checkpoints: dict[AgentId, Any] = {}
-        self.rebound: dict[AgentId, BackendSwap] = {}
-        """Swaps in force, by agent."""
         self._ports = ports
         self._where = where
-        self._now = now
-        self._progress = progress
-        self._enough = enough
-        self._journal = Journal(WORLD, log, now)
-        self._one_by_one = isinstance(world.stream, Closed) and world.stream.in_flight == 1
         crashes = any(isinstance(f, Crash) for f in world.faults)
-        self._checkpoint_every = checkpoint_every or (_CHECKPOINT_EVERY if crashes else 0)
+        self._checkpoint_every = checkpoint_every or (CHECKPOINT_EVERY if crashes else 0)
         self._down: set[AgentId] = set()
         self._asides: set[asyncio.Task[None]] = set()
-        self._due: dict[int, list[Fault]] = {}
-        scheduled = [f for f in world.faults if not isinstance(f, TimedSwap)]
-        for fault in scheduled:
-            self._due.setdefault(fault.back, []).append(fault)
-        for fault in scheduled:
-            self._due.setdefault(fault.at, []).append(fault)
+        self._launched: list[asyncio.Task[None]] = []
 
     def note(self, kind: type[Event], task: str = "", **fields: Any) -> None:
         """Write an event of the harness."""
         self._journal.add(kind, task, **fields)
 
-    # --- the stream ----------------------------------------------------------------------------------------------
-
-    async def stream(self) -> None:
-        """Take every task to its end."""
-        await asyncio.gather(*[port.begin() for port in self._ports])
-        await self._drain()
-        for fault in self.world.faults:
-            if isinstance(fault, TimedSwap):
-                self._aside(self._timed(fault))
-        if isinstance(self.world.stream, Closed):
-            await self._closed(self.world.stream.in_flight)
-        else:
-            await self._poisson(self.world.stream)
-        await self._drain()
-
     def close(self) -> None:
-        """Drop what is scheduled by the clock."""
-        for task in self._asides:
+        """Drop what is scheduled by the clock, and tasks on their way."""
+        for task in (*self._asides, *self._launched):
             task.cancel()
 
     def _aside(self, work: Any) -> None:
@@ -111,57 +69,33 @@ class Driver:
         self._asides.add(task)
         task.add_done_callback(self._asides.discard)
 
-    def _arrivals(self) -> Iterator[tuple[int, Task]]:
-        for index, task in enumerate(self.world.tasks):
-            if self._enough(index):
-                return
-            yield index, task
+    # --- the stream ----------------------------------------------------------------------------------------------
 
-    async def _closed(self, in_flight: int) -> None:
-        if in_flight == 1:
-            for index, task in self._arrivals():
-                await self._advance(index)
-                await self._task(index, task)
-                await self._drain()
-            return
-        arrivals = self._arrivals()
+    async def _begin(self) -> None:
+        await asyncio.gather(*[port.begin() for port in self._ports])
 
-        async def lane() -> None:
-            for index, task in arrivals:
-                await self._advance(index)
-                await self._task(index, task)
+    async def _sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
 
-        await _all([lane() for _ in range(in_flight)])
+    def _launch(self, work: Coroutine[Any, Any, None]) -> None:
+        self._launched.append(asyncio.get_running_loop().create_task(work))
 
-    async def _poisson(self, stream: Poisson) -> None:
-        draws = Draws(self.world.seed, "arrivals")
-        async with asyncio.TaskGroup() as group:
-            for index, task in self._arrivals():
-                await asyncio.sleep(-ln(1.0 - draws.uniform()) / stream.rate)
-                await self._advance(index)
-                group.create_task(self._task(index, task))
+    async def _landed(self) -> None:
+        await asyncio.gather(*self._launched)
 
-    async def _task(self, index: int, task: Task) -> None:
-        entry = self.world.entry(index)
-        cause = self._journal.add(
-            TaskArrived,
-            task.id,
-            index=index,
-            entry=entry,
-            ability=task.ability,
-            task_kind=task.kind,
-            prompt=self._journal.text(task.messages[-1].content),
-        )
-        settled = None
-        if entry not in self._down:
-            settled = await self._ports[self._where[entry]].admit(entry, task, cause)
-        if settled is None:
-            # The entry agent is gone: the harness writes the task's outcome in its place.
-            self._journal.add(TaskSettled, task.id, (cause,), outcome="failed")
-            settled = Settled("failed")
-        correct = None if settled.value is None else self.world.sheet.correct(task, settled.value)
-        self._journal.add(TaskGraded, task.id, correct=correct)
-        self._progress(index)
+    async def _together(self, works: Sequence[Coroutine[Any, Any, None]]) -> None:
+        """Run all; the first error ends the others."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                for work in works:
+                    group.create_task(work)
+        except BaseExceptionGroup as errors:
+            raise errors.exceptions[0] from None
+
+    async def _admit(self, entry: AgentId, task: Task, cause: EventId) -> Settled | None:
+        if entry in self._down:
+            return None
+        return await self._ports[self._where[entry]].admit(entry, task, cause)
 
     async def _drain(self) -> None:
         """Wait until no host has work in the background.
@@ -175,16 +109,15 @@ class Driver:
     # --- faults, beats, wake-ups ---------------------------------------------------------------------------------
 
     async def _advance(self, index: int) -> None:
-        """Before arrival `index`: its faults take effect, and what is due on the local clock is done."""
         rebind: list[Rebind] = []
         for fault in self._due.get(index, ()):
             match fault:
                 case Swap() if index in (fault.at, fault.back):
-                    rebind.append(self._swapped(fault, index == fault.at, index))
+                    rebind.append(self._rebind(fault, index == fault.at, index))
                 case Crash() if index == fault.at:
                     self._aside(self._crash(fault))
-                case Crash(agent=agent) if index == fault.back:
-                    await self._restart(agent)
+                case Crash() if index == fault.back:
+                    await self._restart(fault)
         self.index = index
         beat = int(index / self.world.arrivals_per_beat)
         changed = beat != self.beat
@@ -206,30 +139,18 @@ class Driver:
         if any(found):
             await self._drain()
 
-    def _swapped(self, fault: BackendSwap, begins: bool, index: int) -> Rebind:
+    def _rebind(self, fault: BackendSwap, begins: bool, index: int) -> Rebind:
         """Note a swap or its end; what the agent's host is to be told of it."""
-        agent = fault.agent
-        if begins:
-            self.rebound[agent] = fault
-        else:
-            self.rebound.pop(agent, None)
-        if self.world.truth is not None:
-            self.world.truth.swapped(agent, begins and fault.degraded)
-        self._journal.add(
-            Swapped,
-            agent=agent,
-            to=fault.to if begins else self.world.healthy[agent],
-            index=index,
-            degraded=begins and fault.degraded,
-            roles=fault.roles,
-        )
-        return Rebind(agent, fault if begins else None)
+        self._swapped(fault, begins, index)
+        return Rebind(fault.agent, fault if begins else None)
 
-    async def _timed(self, fault: TimedSwap) -> None:
-        """A swap by the clock: for the calls that begin after it, whatever is in flight."""
+    def _timed(self, fault: TimedSwap) -> None:
+        self._aside(self._timed_swap(fault))
+
+    async def _timed_swap(self, fault: TimedSwap) -> None:
         for begins, at in ((True, fault.at_seconds), (False, fault.back_seconds)):
             await asyncio.sleep(max(0.0, at - self._now()))
-            change = self._swapped(fault, begins, self.index + 1)
+            change = self._rebind(fault, begins, self.index + 1)
             await self._ports[self._where[fault.agent]].advance(self.beat, [change])
 
     async def checkpoint(self) -> None:
@@ -246,12 +167,14 @@ class Driver:
         self._journal.add(Crashed, agent=agent)
         await self._ports[self._where[agent]].crash(agent)
 
-    async def _restart(self, agent: AgentId) -> None:
+    async def _restart(self, fault: Crash) -> None:
+        agent = fault.agent
         if agent not in self._down:
             return
         self._down.discard(agent)
         self._journal.add(Restarted, agent=agent)
-        await self._ports[self._where[agent]].restart(agent, self.checkpoints.get(agent))
+        state = None if fault.planned else self.checkpoints.get(agent)
+        await self._ports[self._where[agent]].restart(agent, state)
 
 
 def require_real_links(world: World) -> None:
@@ -260,17 +183,3 @@ def require_real_links(world: World) -> None:
     if unreal or not world.links.perfect:
         what = type(unreal[0]).__name__.lower() if unreal else "links"
         raise UsageError(f"{what}: simulated links are part of the local runtime; run it with --runtime local")
-
-
-async def _all(work: Sequence[Any]) -> None:
-    """Run all; the first error ends the others."""
-    try:
-        async with asyncio.TaskGroup() as group:
-            for one in work:
-                group.create_task(one)
-    except BaseExceptionGroup as errors:
-        raise errors.exceptions[0] from None
-
-
-_CHECKPOINT_EVERY = 5
-"""Arrivals between checkpoints, where agents are to crash."""

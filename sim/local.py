@@ -6,33 +6,27 @@ import gc
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from heapq import heappop, heappush
-from math import ceil, log
+from math import ceil
 from typing import Any, TypeVar
 
 from meshheal.agent import Agent
 from meshheal.errors import NetworkError, ReplayDivergence, TraceError, UsageError
 from meshheal.events import (
-    WORLD,
     AgentFailed,
     Crashed,
     EventId,
     Log,
     MessageLost,
     Restarted,
-    Swapped,
-    TaskArrived,
-    TaskGraded,
-    TaskSettled,
 )
-from meshheal.journal import Journal
 from meshheal.network import Settled, Tell
-from meshheal.rng import Stream as Draws
 from meshheal.types import AgentId, Task
-from sim.faults import BackendSwap, Crash, Fault, Partition, Swap, TimedSwap, Weather
+from sim.faults import BackendSwap, Crash, Partition, Swap, TimedSwap, Weather
+from sim.harness import CHECKPOINT_EVERY, Harness
 from sim.links import Links
 from sim.loop import Future, Killed, Loop, Process
 from sim.traffic import Traffic
-from sim.world import Closed, Poisson, World
+from sim.world import World
 
 T = TypeVar("T")
 
@@ -105,7 +99,7 @@ class LocalNetwork:
         self._run.wake(self._me, max(1, ceil(beats)), action)
 
 
-class LocalRun:
+class LocalRun(Harness):
     """A world in this process. `run()` takes the whole stream through it."""
 
     def __init__(
@@ -116,23 +110,17 @@ class LocalRun:
         enough: Callable[[int], bool] = lambda _: False,
     ) -> None:
         """`progress` is told the index of each task that ended; `enough` ends the stream before an arrival."""
-        self.world = world
-        self.loop = Loop()
+        self.loop = loop = Loop()
+        super().__init__(world, log, lambda: loop.now, progress, enough)
         self.log = log
-        self.beat = 0
-        self._index = -1
         self.traffic = Traffic()
         self.links = Links(world.links, world.seed)
-        self._progress = progress
-        self._enough = enough
         self._crashes = any(isinstance(f, Crash) for f in world.faults)
         self.direct = (
             world.links.perfect
             and not self._crashes
             and not any(isinstance(f, Partition | Weather) for f in world.faults)
         )
-        self._journal = Journal(WORLD, log, lambda: self.loop.now)
-        self._arrivals_per_beat = world.arrivals_per_beat
         self._public = [world.neighbour(a) for a in range(world.size)]
         self._adjacent = [frozenset(n) for n in world.neighbours]
         self.agents: list[Agent] = []
@@ -147,14 +135,7 @@ class LocalRun:
         self._drained: Future[None] | None = None
         self._delivered: dict[AgentId, dict[int, Future[Any]]] = {}
         self._message_count = 0
-        self._swaps: dict[AgentId, BackendSwap] = {}
-        self._due: dict[int, list[Fault]] = {}
-        """Faults by the arrivals at which they end or begin; what ends comes first, as another may begin there."""
-        scheduled = [f for f in world.faults if not isinstance(f, TimedSwap)]
-        for fault in scheduled:
-            self._due.setdefault(fault.back, []).append(fault)
-        for fault in scheduled:
-            self._due.setdefault(fault.at, []).append(fault)
+        self._launched: list[Process[None]] = []
         for agent in range(world.size):
             self.agents.append(self._build(agent))
 
@@ -166,105 +147,45 @@ class LocalRun:
     def run(self) -> None:
         """Take every task of the stream to its end. Raises `Stalled` where the network goes idle before that."""
         with _seldom_collected():
-            self.loop.run(self._main())
+            self.loop.run(self.stream())
 
-    async def _main(self) -> None:
+    async def _begin(self) -> None:
         names = self.world.ability_names()
         for agent in self.agents:
             agent.start(names)
-        await self._drain()
-        for fault in self.world.faults:
-            if isinstance(fault, TimedSwap):
-                self._timed(fault)
-        if isinstance(self.world.stream, Closed):
-            await self._closed(self.world.stream.in_flight)
-        else:
-            await self._poisson(self.world.stream)
-        await self._drain()
 
-    def _arrivals(self) -> Iterator[tuple[int, Task]]:
-        for index, task in enumerate(self.world.tasks):
-            if self._enough(index):
-                return
-            yield index, task
+    async def _sleep(self, seconds: float) -> None:
+        await self.loop.sleep(seconds)
 
-    async def _closed(self, in_flight: int) -> None:
-        if in_flight == 1:
-            for index, task in self._arrivals():
-                await self._advance(index)
-                await self._task(index, task)
-                await self._drain()
-            return
-        arrivals = self._arrivals()
+    def _launch(self, work: Coroutine[Any, Any, None]) -> None:
+        self._launched.append(self.loop.spawn(work))
 
-        async def lane() -> None:
-            for index, task in arrivals:
-                await self._advance(index)
-                await self._task(index, task)
-
-        await self.loop.gather([lane() for _ in range(in_flight)])
-
-    async def _poisson(self, stream: Poisson) -> None:
-        draws = Draws(self.world.seed, "arrivals")
-        processes = []
-        for index, task in self._arrivals():
-            await self.loop.sleep(-log(1.0 - draws.uniform()) / stream.rate)
-            await self._advance(index)
-            processes.append(self.loop.spawn(self._task(index, task)))
-        for process in processes:
+    async def _landed(self) -> None:
+        for process in self._launched:
             await process
 
-    async def _task(self, index: int, task: Task) -> None:
-        entry = self.world.entry(index)
-        journal = self._journal
-        cause = journal.write(
-            TaskArrived(
-                node=WORLD,
-                seq=journal.next(),
-                t=self.loop.now,
-                task=task.id,
-                index=index,
-                entry=entry,
-                ability=task.ability,
-                task_kind=task.kind,
-                prompt=journal.text(task.messages[-1].content),
-            )
-        )
-        settled = await self._admit(entry, task, cause)
-        correct = None if settled.value is None else self.world.sheet.correct(task, settled.value)
-        journal.write(TaskGraded(node=WORLD, seq=journal.next(), t=self.loop.now, task=task.id, correct=correct))
-        self._progress(index)
+    async def _together(self, works: Sequence[Coroutine[Any, Any, None]]) -> None:
+        await self.loop.gather(works)
 
-    async def _admit(self, entry: AgentId, task: Task, cause: EventId) -> Settled:
+    async def _admit(self, entry: AgentId, task: Task, cause: EventId) -> Settled | None:
         if not self._up[entry]:
-            return self._lost(task, cause)
+            return None
         agent = self.agents[entry]
-        if self.direct:
-            try:
-                return await agent.admit(task, cause)
-            except Exception as error:
-                self.failed(entry, task, error)
-                return self._lost(task, cause)
-        process = self.spawn(entry, agent.admit(task, cause))
         try:
-            return await process
+            if self.direct:
+                return await agent.admit(task, cause)
+            return await self.spawn(entry, agent.admit(task, cause))
         except Killed:
-            return self._lost(task, cause)
+            return None
         except Exception as error:
             self.failed(entry, task, error)
-            return self._lost(task, cause)
-
-    def _lost(self, task: Task, cause: EventId) -> Settled:
-        """The entry agent is gone: the harness writes the task's outcome in its place."""
-        self._journal.add(TaskSettled, task.id, (cause,), outcome="failed")
-        return Settled("failed")
+            return None
 
     async def _advance(self, index: int) -> None:
-        """Before arrival `index`: its faults take effect, and what is due on the local clock is done."""
         for fault in self._due.get(index, ()):
             match fault:
-                case Swap(agent=agent) if index in (fault.at, fault.back):
-                    self._swap(agent, fault if index == fault.at else None, fault, index)
+                case Swap() if index in (fault.at, fault.back):
+                    self._swapped(fault, index == fault.at, index)
                 case Crash() if index == fault.at:
                     self.loop.later(fault.after, lambda f=fault: self._crash(f))  # type: ignore[misc]
                 case Crash(agent=agent) if index == fault.back:
@@ -273,15 +194,15 @@ class LocalRun:
                     self.links.partition(fault.groups if index == fault.at else None)
                 case Weather() if index in (fault.at, fault.back):
                     self.links.profile = fault.links if index == fault.at else self.world.links
-        self._index = index
-        self.beat = int(index / self._arrivals_per_beat)
-        if self._crashes and index % _CHECKPOINT_EVERY == 0:
+        self.index = index
+        self.beat = int(index / self.world.arrivals_per_beat)
+        if self._crashes and index % CHECKPOINT_EVERY == 0:
             self._checkpoint()
         wakes = self._wakes
         while wakes and wakes[0][0] <= self.beat:
             _, agent, incarnation, _, action = heappop(wakes)
             if self._up[agent] and incarnation == self._incarnation[agent]:
-                if isinstance(self.world.stream, Closed) and self.world.stream.in_flight == 1 and self.direct:
+                if self._one_by_one and self.direct:
                     await self._guarded(agent, _run(action), 0)
                 else:
                     self.background(agent, _run(action), patient=False)
@@ -403,29 +324,19 @@ class LocalRun:
     # --- faults --------------------------------------------------------------------------------------------------
 
     def _timed(self, fault: TimedSwap) -> None:
-        """Schedule a swap by the clock: for calls that begin after it, whatever is under way."""
-        for to, at in ((fault, fault.at_seconds), (None, fault.back_seconds)):
+        for begins, at in ((True, fault.at_seconds), (False, fault.back_seconds)):
             self.loop.later(
                 at - self.loop.now,
-                lambda to=to: self._swap(fault.agent, to, fault, self._index + 1),  # type: ignore[misc]
+                lambda begins=begins: self._swapped(fault, begins, self.index + 1),  # type: ignore[misc]
             )
 
-    def _swap(self, agent: AgentId, to: BackendSwap | None, fault: BackendSwap, index: int) -> None:
-        if to is None:
-            self._swaps.pop(agent, None)
-        else:
-            self._swaps[agent] = to
-        self.agents[agent].caller.binding = self.world.binding(agent, to)
-        if self.world.truth is not None:
-            self.world.truth.swapped(agent, to is not None and fault.degraded)
-        self._journal.add(
-            Swapped,
-            agent=agent,
-            to=fault.to if to is not None else self.world.healthy[agent],
-            index=index,
-            degraded=to is not None and fault.degraded,
-            roles=fault.roles,
-        )
+    def _swapped(self, fault: BackendSwap, begins: bool, index: int) -> None:
+        super()._swapped(fault, begins, index)
+        self._bind(fault.agent)
+
+    def _bind(self, agent: AgentId) -> None:
+        """Give an agent the models that it now runs on."""
+        self.agents[agent].caller.binding = self.world.binding(agent, self.rebound.get(agent))
 
     def _checkpoint(self) -> None:
         for fault in self.world.faults:
@@ -434,7 +345,7 @@ class LocalRun:
 
     def _crash(self, fault: Crash) -> None:
         agent = fault.agent
-        if not self._up[agent] or self._index >= fault.back:
+        if not self._up[agent] or self.index >= fault.back:
             return
         self._up[agent] = False
         self._journal.add(Crashed, agent=agent)
@@ -448,7 +359,7 @@ class LocalRun:
         self._incarnation[agent] += 1
         self._delivered.pop(agent, None)
         self.agents[agent] = self._build(agent)
-        self.agents[agent].caller.binding = self.world.binding(agent, self._swaps.get(agent))
+        self._bind(agent)
         self._journal.add(Restarted, agent=agent)
         if agent in self._checkpoints:
             self.agents[agent].restore(self._checkpoints[agent])
@@ -477,7 +388,5 @@ async def _run(action: Callable[[], Awaitable[None]]) -> None:
     await action()
 
 
-_CHECKPOINT_EVERY = 5
-"""Arrivals between checkpoints of agents that will crash."""
 _INBOX = 4096
 """Messages an agent remembers to serve each once."""

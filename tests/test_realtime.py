@@ -264,6 +264,16 @@ def test_an_agent_that_crashes_comes_back_from_its_checkpoint():
     assert len(ids) == len(set(ids))
 
 
+@pytest.mark.conformance
+def test_an_agent_that_left_by_plan_comes_back_without_a_memory():
+    faults = [swap(4, "foul-z", 5, 80), Crash(1, 60, 65, planned=True)]
+    played = Played(make_world(90, faults=faults, settings=PROBING))
+    assert [e.agent for e in played.of(Crashed)] == [e.agent for e in played.of(Restarted)] == [1]
+    believed = [e for e in played.of(StateChanged) if e.node == 1 and e.agent == 4]
+    assert any(e.to == "excluded" for e in believed)
+    assert not [e for e in played.of(StateChanged) if e.reason == "restored"]
+
+
 # --- live models ---
 
 
