@@ -7,6 +7,7 @@ from typing import Any, Literal, Protocol, TypeVar
 
 from msgspec import Struct
 
+from meshheal.errors import NetworkError
 from meshheal.events import EventId, Outcome
 from meshheal.model import Purpose
 from meshheal.types import Ability, AgentId, Answer, Message, Review, ReviewRecord, Task, Usage
@@ -193,3 +194,17 @@ class Network(Protocol):
     def wake(self, beats: float, action: Callable[[], Awaitable[None]]) -> None:
         """Run `action` once, `beats` mean inter-arrival times from now (rounded up, at least one)."""
         ...
+
+
+async def unreached(network: Network, to: Sequence[AgentId], message: Any, timeout: float) -> list[AgentId]:
+    """Ask several agents the same, at the same time; those that did not reply within `timeout` seconds."""
+
+    async def replied(agent: AgentId) -> bool:
+        try:
+            await network.ask(agent, message, timeout)
+        except NetworkError:
+            return False
+        return True
+
+    found = await network.gather([replied(agent) for agent in to])
+    return [agent for agent, ok in zip(to, found, strict=True) if not ok]

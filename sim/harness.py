@@ -7,7 +7,8 @@ from collections.abc import Callable, Coroutine, Iterator, Sequence
 from math import log
 from typing import Any
 
-from meshheal.events import WORLD, EventId, Log, Swapped, TaskArrived, TaskGraded, TaskSettled
+from meshheal.errors import ReplayDivergence, TraceError, UsageError
+from meshheal.events import WORLD, AgentFailed, EventId, Log, Swapped, TaskArrived, TaskGraded, TaskSettled
 from meshheal.journal import Journal
 from meshheal.network import Settled
 from meshheal.rng import Stream as Draws
@@ -16,6 +17,9 @@ from sim.faults import BackendSwap, Fault, TimedSwap
 from sim.world import Closed, Poisson, World
 
 Work = Coroutine[Any, Any, None]
+
+HARNESS_ERRORS = (TraceError, ReplayDivergence, UsageError)
+"""What the harness suffers: no log, no record, a model that cannot be asked this. It ends a run; all else is an event."""
 
 CHECKPOINT_EVERY = 5
 """Arrivals between checkpoints, where agents are to crash."""
@@ -185,3 +189,9 @@ def _schedule(faults: Sequence[Fault]) -> dict[int, list[Fault]]:
     for fault in faults:
         due.setdefault(fault.at, []).append(fault)
     return due
+
+
+def note_failure(note: Callable[..., object], agent: AgentId, message: Any, error: Exception) -> None:
+    """Write that an exception escaped an agent's own code: the run is not valid. `message` is what it was asked, or None."""
+    task = message if isinstance(message, Task) else getattr(message, "task", None)
+    note(AgentFailed, "" if task is None else task.id, error=f"agent {agent}: {type(error).__name__}: {error}")

@@ -11,12 +11,13 @@ from typing import Any, TypeVar
 from msgspec import Struct, structs
 
 from meshheal.agent import Agent
-from meshheal.errors import NetworkError, ReplayDivergence, TraceError, UsageError
-from meshheal.events import AgentFailed, EventId, Log, MessageLost
-from meshheal.network import Forward, Settled, Tell
+from meshheal.errors import NetworkError
+from meshheal.events import EventId, Log, MessageLost
+from meshheal.network import Forward, Settled, Tell, unreached
 from meshheal.types import AgentId, Task
 from sim.bounded import bounded
 from sim.faults import BackendSwap
+from sim.harness import HARNESS_ERRORS, note_failure
 from sim.traffic import Traffic
 from sim.wire import Batch, HostId, HostLost, Inbox, Missing, Outbox, Parcel, Refused
 from sim.world import World
@@ -69,15 +70,7 @@ class HostNetwork:
         if isinstance(message, Tell):
             self._host.count(self._me, to, message)
             return await self._host.tell(self._me, to, message, timeout)
-        acked = await self.gather([self._acked(agent, message, timeout) for agent in to])
-        return [agent for agent, ok in zip(to, acked, strict=True) if not ok]
-
-    async def _acked(self, to: AgentId, message: Any, timeout: float) -> bool:
-        try:
-            await self.ask(to, message, timeout)
-        except NetworkError:
-            return False
-        return True
+        return await unreached(self, to, message, timeout)
 
     async def gather(self, calls: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
         if len(calls) == 1:
@@ -342,17 +335,12 @@ class Host:
             self.failed(owner, None, error)
 
     def failed(self, agent: AgentId, message: Any, error: Exception) -> None:
-        """An exception escaped an agent's own code: visible in the log, and the run is not valid.
-
-        What the harness suffers (no log, no record, a model that cannot be asked this) ends the run instead.
-        """
-        if isinstance(error, (TraceError, ReplayDivergence, UsageError)):
+        """Write that an exception escaped an agent's own code; what the harness suffers ends the run instead."""
+        if isinstance(error, HARNESS_ERRORS):
             if not self.broken.done():
                 self.broken.set_exception(error)
             raise error
-        task = message if isinstance(message, Task) else getattr(message, "task", None)
-        name = task.id if task is not None else ""
-        self._note(AgentFailed, name, error=f"agent {agent}: {type(error).__name__}: {error}")
+        note_failure(self._note, agent, message, error)
 
     def wake(self, agent: AgentId, beats: int, action: Callable[[], Awaitable[None]]) -> None:
         self._wake_count += 1
@@ -517,7 +505,7 @@ class Host:
                 body = Refused(f"agent {parcel.to[0]} went down") if work.cancelled() else work.result()
         except asyncio.CancelledError:
             body = Refused(f"agent {parcel.to[0]} went down")
-        except (TraceError, ReplayDivergence, UsageError):
+        except HARNESS_ERRORS:
             return  # the run ends
         self._inbox.replied(key, body)
         self.outbox(host).post(Parcel(parcel.id, parcel.sender, (), body))

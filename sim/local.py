@@ -10,19 +10,18 @@ from math import ceil
 from typing import Any, TypeVar
 
 from meshheal.agent import Agent
-from meshheal.errors import NetworkError, ReplayDivergence, TraceError, UsageError
+from meshheal.errors import NetworkError
 from meshheal.events import (
-    AgentFailed,
     Crashed,
     EventId,
     Log,
     MessageLost,
     Restarted,
 )
-from meshheal.network import Settled, Tell
+from meshheal.network import Settled, Tell, unreached
 from meshheal.types import AgentId, Task
 from sim.faults import BackendSwap, Crash, Partition, Swap, TimedSwap, Weather
-from sim.harness import CHECKPOINT_EVERY, Harness
+from sim.harness import CHECKPOINT_EVERY, HARNESS_ERRORS, Harness, note_failure
 from sim.links import Links
 from sim.loop import Future, Killed, Loop, Process
 from sim.traffic import Traffic
@@ -47,7 +46,7 @@ class LocalNetwork:
 
     async def ask(self, to: AgentId, message: Any, timeout: float) -> Any:
         run = self._run
-        run.count(self._me, to, message)
+        run.count(self._me, (to,), message)
         if run.direct:
             try:
                 return await run.agents[to].serve(self._me, message)
@@ -62,21 +61,12 @@ class LocalNetwork:
         run = self._run
         if run.direct and type(message) is Tell:
             agents, cause = run.agents, message.cause
-            run.count_told(self._me, to)
+            run.count(self._me, to, message)
             for record in message.records:
                 for agent in to:
                     agents[agent].receive(record, cause)
             return []
-        asks = [self._acked(agent, message, timeout) for agent in to]
-        acked = await self.gather(asks)
-        return [agent for agent, ok in zip(to, acked, strict=True) if not ok]
-
-    async def _acked(self, to: AgentId, message: Any, timeout: float) -> bool:
-        try:
-            await self.ask(to, message, timeout)
-        except NetworkError:
-            return False
-        return True
+        return await unreached(self, to, message, timeout)
 
     async def gather(self, calls: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
         if len(calls) == 1:
@@ -209,21 +199,9 @@ class LocalRun(Harness):
 
     # --- services for the agents' networks -----------------------------------------------------------------------
 
-    def count(self, sender: AgentId, to: AgentId, message: Any) -> None:
-        """Note one message of the protocol for the traffic figures."""
-        if type(message) is Tell:
-            self.count_told(sender, (to,))
-            return
-        traffic = self.traffic
-        traffic.requests += 1
-        if to not in self._adjacent[sender]:
-            traffic.two_hops += 1
-
-    def count_told(self, sender: AgentId, to: Sequence[AgentId]) -> None:
-        """Note evidence on its way to several agents."""
-        traffic = self.traffic
-        traffic.evidence += len(to)
-        traffic.two_hops += len(to) - len(self._adjacent[sender].intersection(to))
+    def count(self, sender: AgentId, to: Sequence[AgentId], message: Any) -> None:
+        """Note a message to each of `to` for the traffic figures."""
+        self.traffic.count(self._adjacent[sender], to, evidence=type(message) is Tell)
 
     def spawn(self, owner: AgentId, coro: Coroutine[Any, Any, T]) -> Process[T]:
         """Start work that dies with its agent."""
@@ -268,17 +246,11 @@ class LocalRun(Harness):
         heappush(self._wakes, entry)
 
     def failed(self, agent: AgentId, message: Any, error: Exception) -> None:
-        """An exception escaped an agent's own code: visible in the log, and the run is not valid.
-
-        What the harness suffers (no log, no record, a model that cannot be asked this) ends the run instead.
-        """
-        if isinstance(error, (TraceError, ReplayDivergence, UsageError)):
+        """Write that an exception escaped an agent's own code; what the harness suffers ends the run instead."""
+        if isinstance(error, HARNESS_ERRORS):
             self.loop.break_off(error)
             raise error
-        task = message if isinstance(message, Task) else getattr(message, "task", None)
-        self._journal.add(
-            AgentFailed, task.id if task is not None else "", error=f"agent {agent}: {type(error).__name__}: {error}"
-        )
+        note_failure(self._journal.add, agent, message, error)
 
     async def deliver(self, sender: AgentId, to: AgentId, message: Any, timeout: float) -> Any:
         """Carry a request and its reply over links that delay, lose and duplicate; copies are served once."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 
 from msgspec import Struct
 
@@ -16,15 +16,13 @@ class Traffic(Struct):
     evidence: int = 0
     two_hops: int = 0
 
-    def count(self, near: Set[AgentId], to: Sequence[AgentId], *, evidence: bool) -> None:
+    def count(self, near: frozenset[AgentId], to: Sequence[AgentId], *, evidence: bool) -> None:
         """Note a message to each of `to`; `near` are the sender's neighbours."""
         if evidence:
             self.evidence += len(to)
         else:
             self.requests += len(to)
-        for agent in to:
-            if agent not in near:
-                self.two_hops += 1
+        self.two_hops += len(to) - len(near.intersection(to))
 
     def __add__(self, other: Traffic) -> Traffic:
         return Traffic(self.requests + other.requests, self.evidence + other.evidence, self.two_hops + other.two_hops)
