@@ -1,7 +1,7 @@
 """Claim: MeshHeal's degraded-phase accuracy is ahead of Symphony's whatever Symphony's planners, steps and output caps.
 
-A rank that depends on how many planners a rival is given, or on where its outputs are cut, is no rank. A simulated model
-that is cut off is billed less and keeps its answer, which flatters Symphony at a cap.
+A rank that depends on how many planners a rival is given, or on where its outputs are cut, is no rank. What is cut off before it
+came to its answer has none; a step of K is taken to be a K-th as long as a whole answer.
 """
 
 from meshheal.experiment import Experiment

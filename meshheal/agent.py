@@ -419,7 +419,7 @@ class Agent:
         if record.channel == "probe":
             if record.tranche:
                 self._watch_group(record, causes)
-            self.prober.saw(record)
+            self.prober.saw(record, causes)
 
     def _watch_reviewers(self, record: ReviewRecord, causes: tuple[EventId, ...]) -> None:
         for sidelined in self.watch.observe(record, self.network.beat()):

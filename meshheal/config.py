@@ -330,7 +330,8 @@ class Recovery(Section):
         ge=0,
         le=1,
         description=(
-            "Share of compared probes that are also reviewed, to learn whether reviewers tell right from wrong."
+            "Share of compared probes that are also reviewed, to learn whether reviewers tell right from wrong; more at "
+            "first, until there is something to go by."
         ),
     )
 

@@ -92,8 +92,10 @@ class Prober:
             self._schedules.pop(agent, None)
             self._planned.pop(agent, None)
 
-    def saw(self, record: ReviewRecord) -> None:
-        """A probe, by whomever, moves the common schedule of its agent."""
+    def saw(self, record: ReviewRecord, causes: tuple[EventId, ...]) -> None:
+        """A probe, by whomever, moves the common schedule of its agent and may tell something about reviews."""
+        if record.checked is not None:
+            self._calibrate(record, record.checked, causes)
         schedule = self._schedules.get(record.producer)
         if schedule is not None:
             schedule.probed(record.score >= 0.5, self._agent.network.beat())
@@ -268,11 +270,13 @@ class Prober:
         compared = self._settings.compare
         reviewer: AgentId | None = None
         score: float | None
+        checked: float | None = None
         if answer.value is None:
             score = 0.0
         elif compared:
             score = float(answers.same(task.form, reference.value, answer.value))
-            await self._calibrate(task, answer, score >= 0.5, cause)
+            if motive != "burst":  # which must not wait, nor spend on other questions
+                checked = await self._checked(task, answer, score >= 0.5, cause)
         else:
             reviewer, score = await self._reviewed(task, answer, cause)
         journal = a.journal
@@ -308,6 +312,7 @@ class Prober:
                 time=a.network.now(),
                 family=("own" if own else "other") if compared else "reviewed",
                 tranche=compared and reference.tranche,
+                checked=checked,
             ),
             event,
         )
@@ -327,19 +332,22 @@ class Prober:
                 return reviewer, sum(scores) / len(scores)
         return None, None
 
-    async def _calibrate(self, task: Task, answer: Answer, agreed: bool, cause: EventId) -> None:
-        """Now and then have a compared probe reviewed as well, to learn whether reviews tell right from wrong."""
-        if self._draws.uniform() >= self._settings.calibrate_reviewers:
-            return
+    async def _checked(self, task: Task, answer: Answer, agreed: bool, cause: EventId) -> float | None:
+        """What a reviewer makes of a compared answer, where that is to be learnt; None else."""
         if not self.calibration.wants("agreed" if agreed else "disputed"):
-            return
-        _, score = await self._reviewed(task, answer, cause)
-        found = None if score is None else self.calibration.observe(agreed, score)
+            return None
+        rate = self._settings.calibrate_reviewers
+        if self._draws.uniform() >= (rate if self.calibration.known else _EAGER * rate):
+            return None
+        return (await self._reviewed(task, answer, cause))[1]
+
+    def _calibrate(self, record: ReviewRecord, checked: float, causes: tuple[EventId, ...]) -> None:
+        found = self.calibration.observe(record.score >= 0.5, checked)
         if found is not None:
             self._agent.journal.add(
                 ReviewersUninformative,
-                task.id,
-                (cause,),
+                record.task,
+                causes,
                 agreed_mean=found.agreed_mean,
                 disputed_mean=found.disputed_mean,
                 n_agreed=found.n_agreed,
@@ -383,6 +391,8 @@ _DEBT = 40.0
 """Calls above its budget that an agent makes up for later; what bursts spend beyond is forgiven."""
 _HAND_OVERS = 4
 """Neighbours that are asked in turn to probe where one has no reference left."""
+_EAGER = 5.0
+"""How much more often probes are reviewed as well until it is known whether reviews tell right from wrong."""
 _RESTOCK = 2
 """Salt of the draw of helpers, and number of their calls."""
 _RESTOCK_TRIES = 3

@@ -159,14 +159,26 @@ class GroupAlarm(Struct, frozen=True):
     evidence: float
 
 
+class _Fall(Struct):
+    """What stands against one agent on its own: the test of its scores, and their sum since it began to rise."""
+
+    test: EDetector
+    since: Tally
+
+
 class GroupWatch:
-    """Reads tranche probes of all neighbours together: peers that fall together hide from one another, not from the past."""
+    """Reads tranche probes of all neighbours together: peers that fall together hide from one another, not from the past.
+
+    The few that did worst until then, as many as are a minority, are left out of the test: a suspect is probed more than
+    others, and what one or two do must not speak for the group. Whom the test hears is settled before the score is seen, so that its
+    bound on false alarms holds.
+    """
 
     def __init__(self, settings: Recovery) -> None:
         self._settings = settings
         self._learnt = Tally()
-        self._test = EDetector((0.5, 1.0, 2.0), settings.correlated_drop)
-        self._since: dict[AgentId, Tally] = {}
+        self._test = EDetector(_GROUP_BETS, settings.correlated_drop)
+        self._falls: dict[AgentId, _Fall] = {}
         self._heard: set[AgentId] = set()
         self.raised = False
 
@@ -178,21 +190,39 @@ class GroupWatch:
             self._learnt.add(record.score, float("inf"))
             return None
         expected = self._learnt.total / self._learnt.n
+        left_out = record.producer in self._worst()
+        self._count(record, expected)
+        if left_out:
+            return None
         evidence = self._test.update(record.score, expected)
         if evidence <= 1.0:
-            self._since.clear()
             self.raised = False
             return None
-        self._since.setdefault(record.producer, Tally()).add(record.score, float("inf"))
         if self.raised or evidence < s.correlated_at:
             return None
-        low = [a for a, t in self._since.items() if t.total / t.n < expected - s.correlated_drop / 2]
+        low = sorted(a for a, f in self._falls.items() if f.since.total / f.since.n < expected - s.correlated_drop / 2)
         if len(low) < 2 or 2 * len(low) < len(self._heard):
             return None
         self.raised = True
-        n = sum(self._since[a].n for a in low)
-        observed = sum(self._since[a].total for a in low) / n
-        return GroupAlarm(tuple(sorted(low)), expected, observed, evidence)
+        n = sum(self._falls[a].since.n for a in low)
+        observed = sum(self._falls[a].since.total for a in low) / n
+        return GroupAlarm(tuple(low), expected, observed, evidence)
+
+    def _worst(self) -> list[AgentId]:
+        """Those with most evidence against them: fewer than half of the group."""
+        order = sorted(self._falls, key=lambda a: (-self._falls[a].test.evidence, a))
+        return order[: (len(self._heard) - 1) // 2]
+
+    def _count(self, record: ReviewRecord, expected: float) -> None:
+        """An agent that does as it should has no entry: nothing stands against it."""
+        fall = self._falls.get(record.producer)
+        if fall is None:
+            fall = _Fall(EDetector(_GROUP_BETS, self._settings.correlated_drop), Tally())
+        if fall.test.update(record.score, expected) <= 1.0:
+            self._falls.pop(record.producer, None)
+            return
+        fall.since.add(record.score, float("inf"))
+        self._falls[record.producer] = fall
 
     def state(self) -> Any:
         return {
@@ -200,7 +230,7 @@ class GroupWatch:
             "test": self._test.state(),
             "raised": self.raised,
             "heard": sorted(self._heard),
-            "since": [[a, t.n, t.total] for a, t in self._since.items()],
+            "falls": [[a, f.test.state(), f.since.n, f.since.total] for a, f in self._falls.items()],
         }
 
     def restore(self, state: Any) -> None:
@@ -208,4 +238,10 @@ class GroupWatch:
         self._test.restore(state["test"])
         self.raised = state["raised"]
         self._heard = set(state["heard"])
-        self._since = {a: Tally(n, total) for a, n, total in state["since"]}
+        self._falls = {}
+        for agent, inner, n, total in state["falls"]:
+            self._falls[agent] = _Fall(EDetector(_GROUP_BETS, self._settings.correlated_drop), Tally(n, total))
+            self._falls[agent].test.restore(inner)
+
+
+_GROUP_BETS = (0.5, 1.0, 2.0)

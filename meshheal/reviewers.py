@@ -106,7 +106,9 @@ class Uninformative(Struct, frozen=True):
 
 
 class Calibration:
-    """Whether reviews tell right from wrong, learnt from probes that were compared with a reference and reviewed as well."""
+    """Whether reviews tell right from wrong, learnt from probes, by whomever, that were compared with a reference and
+    reviewed as well.
+    """
 
     def __init__(self, least: int = 12, gap: float = 0.3) -> None:
         self._least = least
@@ -114,6 +116,11 @@ class Calibration:
         self._agreed = Tally()
         self._disputed = Tally()
         self.raised = False
+
+    @property
+    def known(self) -> bool:
+        """Whether there are enough of both to tell."""
+        return min(self._agreed.n, self._disputed.n) >= self._least
 
     def wants(self, outcome: Literal["agreed", "disputed"]) -> bool:
         """Reviews are spent evenly: an outcome that has plenty more than the other needs none."""
@@ -124,7 +131,7 @@ class Calibration:
         """Take one pair; the finding once, until the reviews separate again."""
         (self._agreed if agreed else self._disputed).add(score, _WINDOW)
         a, d = self._agreed, self._disputed
-        if a.n < self._least or d.n < self._least:
+        if not self.known:
             return None
         agreed_mean, disputed_mean = a.total / a.n, d.total / d.n
         if agreed_mean - disputed_mean >= self._gap:

@@ -124,3 +124,5 @@ class ReviewRecord(Struct, frozen=True, omit_defaults=True):
     family: Literal["other", "own", "reviewed"] = "reviewed"
     tranche: bool = False
     """A probe with a reference from before the frozen date: reads the group as well as the agent."""
+    checked: float | None = None
+    """What a reviewer made of a probe's answer that was compared: whether reviews tell right from wrong."""

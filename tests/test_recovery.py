@@ -242,6 +242,16 @@ def test_one_agent_that_falls_alone_is_no_group():
     assert not watch_rounds(watch, 60, dict.fromkeys(GROUP, 0.95) | {2: 0.0}, "after")
 
 
+def test_two_of_five_that_fall_and_are_probed_more_than_all_others_are_no_group():
+    watch, group = GroupWatch(Recovery()), (1, 2, 3, 4, 5)
+    assert not watch_rounds(watch, 15, dict.fromkeys(group, 0.95), "before")
+    assert not watch_rounds(watch, 30, {2: 0.2, 4: 0.2}, "a burst of probes")
+    assert not watch_rounds(watch, 100, dict.fromkeys(group, 0.95) | {2: 0.2, 4: 0.2}, "after")
+    (alarm,) = watch_rounds(watch, 40, dict.fromkeys(group, 0.2), "then all of them")
+    assert set(alarm.group) >= {2, 4}
+    assert len(alarm.group) >= 3
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_a_group_that_stays_well_raises_nothing(seed):
     assert not watch_rounds(GroupWatch(Recovery()), 150, dict.fromkeys(GROUP, 0.85), seed)

@@ -8,9 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from meshheal.events import EvidenceShared, ReviewersUninformative
+from meshheal.experiment import Arm, Experiment, prepare, world
 from meshheal.reviewers import Calibration, ReviewerWatch
 from meshheal.rng import Stream
+from meshheal.trace.recorder import Recorder
 from meshheal.types import ReviewRecord
+from sim.faults import swap
+from sim.local import LocalRun
+from sim.workloads import gym
+from topologies import complete
 
 CUT = 0.5
 
@@ -136,3 +143,34 @@ def test_the_calibration_goes_on_from_its_state(seen, cut):
     for agreed, score in seen[cut:]:
         assert other.observe(agreed, score) == one.observe(agreed, score)
     assert other.state() == one.state()
+
+
+# --- in a network ---
+
+
+@pytest.mark.parametrize("agreeable", [0.9, None])
+def test_a_network_says_whether_its_reviews_tell_right_from_wrong(tmp_path, agreeable):
+    declared = Experiment(
+        name="judged",
+        topology=complete(6),
+        workload=gym("math", tasks=450),
+        healthy="synthetic/gpt-oss-120b",
+        outside="synthetic/llama-3.1-8b",
+        faults=tuple(swap(a, "synthetic/llama-3.2-1b", at=60, back=400) for a in (0, 3)),
+        methods=("meshheal",),
+        agreeable=agreeable,
+    )
+    alarms, checked = [], []
+
+    def fold(event):
+        if isinstance(event, ReviewersUninformative):
+            alarms.append(event.node)
+        elif isinstance(event, EvidenceShared) and event.record.checked is not None:
+            checked.append(event.node)
+
+    with Recorder(tmp_path / "log.jsonl.zst", {"seed": 1}) as log:
+        log.subscribe(fold)
+        LocalRun(world(prepare(declared), Arm("meshheal", 1)), log).run()
+    assert len(set(checked)) > 1
+    # What one of them had reviewed all of them know, but the one that was probed.
+    assert len(set(alarms)) >= 4 if agreeable else not alarms

@@ -15,8 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshheal import prompts
-from meshheal.answers import instruction, read
+from meshheal.answers import instruction, read, to_answer
 from meshheal.errors import InternalError, UsageError
+from meshheal.methods.prompts import step
 from meshheal.model import CallKey, Completion, Purpose, Request, Sampling
 from meshheal.types import AnswerForm, Message, Score, Task, Unscored
 from sim.models import PROFILES, Synthetic, catalogue, replies, resolve
@@ -34,6 +35,7 @@ FORMS = (
 )
 GOLDS = {"choice": "C", "number": "42", "math": r"\frac{1}{2}", "text": "yes"}
 ROOT = Path(__file__).parent.parent
+UNCUT = Sampling(max_tokens=1 << 20)
 
 
 def world(n: int, form: AnswerForm = FORMS[0]) -> tuple[dict[str, Task], AnswerSheet]:
@@ -51,7 +53,8 @@ def model(
 
 
 def ask(m: Synthetic, task: Task, purpose: Purpose = "produce", agent: int = 0, n: int = 0) -> Completion:
-    return m.sample(Request(task.messages, Sampling(), CallKey(task.id, agent, purpose, agent, n)), task)
+    key = CallKey(task.id, agent, purpose, agent, n)
+    return m.sample(Request(task.messages, UNCUT, key), task)
 
 
 def says(task: Task, value: str) -> str:
@@ -69,7 +72,7 @@ def correct(
 
 def review(m: Synthetic, task: Task, text: str, agent: int = 1, n: int = 0, samples: int = 1) -> Completion:
     key = CallKey(task.id, agent, "review", 0, n)
-    return m.sample(Request(prompts.review(task, text), Sampling(n=samples), key), task)
+    return m.sample(Request(prompts.review(task, text), Sampling(max_tokens=UNCUT.max_tokens, n=samples), key), task)
 
 
 def accepted(completion: Completion) -> list[bool | None]:
@@ -251,7 +254,7 @@ def test_deliberation_moves_towards_the_others_where_the_reviewer_cannot_solve_t
         key = CallKey(task.id, 1, "deliberate", 0)
         before = prompts.read_review(review(m, task, text).texts[0])
         prompt = prompts.deliberate(task, text, others)
-        after = prompts.read_review(m.sample(Request(prompt, Sampling(), key), task).texts[0])
+        after = prompts.read_review(m.sample(Request(prompt, UNCUT, key), task).texts[0])
         if isinstance(before, Score) and isinstance(after, Score):
             moved[m.solves(task)].append(before.value - after.value)
     assert fmean(moved[False]) > 0.25 > 0.15 > fmean(moved[True]) > 0.02
@@ -292,7 +295,7 @@ def test_seeds_and_branches_draw_anew_and_a_branch_keeps_what_the_model_can_solv
     task = list(tasks.values())
     assert [m.solves(t) for t in task] != [elsewhere.solves(t) for t in task]
     keys = [CallKey(t.id, 0, "produce", 0, branch=1) for t in task]
-    fork = [m.sample(Request(t.messages, Sampling(), key), t) for t, key in zip(task, keys, strict=True)]
+    fork = [m.sample(Request(t.messages, UNCUT, key), t) for t, key in zip(task, keys, strict=True)]
     assert fork != [ask(m, t) for t in task]
     able = [t for t in task if m.solves(t)]
     texts = {t.id: c.texts[0] for t, c in zip(task, fork, strict=True)}
@@ -321,6 +324,44 @@ def test_tokens_are_capped_and_latency_follows_the_longest_sample() -> None:
     assert many.usage.completion == 5 * 900
     assert many.latency == pytest.approx(0.3 + 900 / 150)
     assert len(many.texts) == 5
+
+
+def test_what_is_cut_off_has_neither_answer_nor_score() -> None:
+    tasks, sheet = world(40)
+    m, long = model("gpt-oss-120b", tasks, sheet), says(next(iter(tasks.values())), "C")
+    cap = 1000
+    for purpose, messages in (
+        ("produce", lambda t: t.messages),
+        ("revise", lambda t: (*t.messages, Message("assistant", long), Message("user", "Once more."))),
+        ("review", lambda t: prompts.review(t, long)),
+    ):
+        whole, cut = 0, 0
+        for task in tasks.values():
+            key = CallKey(task.id, 0, purpose, 0)  # type: ignore[arg-type]
+            free = m.sample(Request(messages(task), UNCUT, key), task)
+            tight = m.sample(Request(messages(task), Sampling(max_tokens=cap), key), task)
+            if free.usage.completion <= cap:
+                assert tight == free
+                whole += 1
+                continue
+            cut += 1
+            assert (tight.usage.completion, tight.finish) == (cap, "length")
+            if purpose == "review":
+                assert isinstance(prompts.read_review(tight.texts[0]), Unscored)
+            else:
+                assert to_answer(task, 0, tight.texts[0], tight.finish).fault == "truncated"
+        assert cut, purpose
+        assert whole, purpose
+
+
+def test_a_step_of_a_chain_takes_its_part_of_the_tokens_of_an_answer() -> None:
+    tasks, sheet = world(1)
+    m, task = model("gpt-oss-120b", tasks, sheet), next(iter(tasks.values()))
+    key = CallKey(task.id, 0, "revise", 0)
+    whole, quarter = (
+        m.sample(Request(step(task, "Go on.", (), 1, of), UNCUT, key), task).usage.completion for of in (1, 4)
+    )
+    assert quarter == whole // 4
 
 
 # --- profiles --------------------------------------------------------------------------------------------

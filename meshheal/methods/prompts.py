@@ -116,6 +116,7 @@ def read_scores(text: str, n: int) -> Scores | None:
 # --- Symphony ----------------------------------------------------------------------------------------------------------
 
 _STEPS = re.compile(r"exactly (\d+) steps?")
+_STEP = re.compile(r"The step to carry out now, \d+ of (\d+):")
 
 
 def plan(task: Task, steps: int) -> tuple[Message, ...]:
@@ -152,16 +153,24 @@ def read_plan(text: str, steps: int) -> list[str]:
     return lines + ["Go on with the task."] * (steps - len(lines))
 
 
-def step(task: Task, todo: str, before: Sequence[str], *, last: bool, terse: bool = False) -> tuple[Message, ...]:
-    """Have one subtask of a chain carried out, given all results before it. `terse`: without explanations."""
+def step(
+    task: Task, todo: str, before: Sequence[str], number: int, of: int, *, terse: bool = False
+) -> tuple[Message, ...]:
+    """Have subtask `number` (from 1) of a chain carried out, given all results before it. `terse`: without explanations."""
     lines = []
     if before:
         lines += ["Results of the steps before:", show(before), ""]
-    lines += [f"The step to carry out now: {todo}"]
-    lines.append("It is the last one. " + _IN_FORM if last else "End with the result that you reach.")
+    lines += [f"The step to carry out now, {number} of {of}: {todo}"]
+    lines.append("It is the last one. " + _IN_FORM if number == of else "End with the result that you reach.")
     if terse:
         lines.append("No explanations.")
     return (*task.messages, Message("user", "\n".join(lines)))
+
+
+def steps_in_all(messages: Sequence[Message]) -> int:
+    """Of how many steps the one is that a prompt of `step` asks for; 1 for other prompts."""
+    found = _STEP.search(messages[-1].content)
+    return int(found.group(1)) if found else 1
 
 
 # --- AgentNet ----------------------------------------------------------------------------------------------------------

@@ -47,7 +47,7 @@ async def chain(agent: Agent, work: Work, planner: AgentId, i: int) -> tuple[Ans
         if executor is None:
             return None
         scores.append(matching(agent, executor, task.ability))
-        words = prompts.step(task, step, before, last=k == s.steps - 1)
+        words = prompts.step(task, step, before, k + 1, s.steps)
         answer = await revised(agent, work, executor, words, _CALL + i * s.steps + k, s.max_output)
         if answer is not None:
             before.append(answer.text)

@@ -57,7 +57,7 @@ async def chain(agent: Agent, work: Work, planner: AgentId, i: int) -> Answer | 
     answer, holder = None, planner
     for k, step in enumerate(todo):
         holder = handed_to(agent, holder)
-        words = prompts.step(task, step, before, last=k == s.steps - 1, terse=True)
+        words = prompts.step(task, step, before, k + 1, s.steps, terse=True)
         answer = await revised(agent, work, holder, words, 1 + i * s.steps + k, s.max_output)
         if answer is None:
             return None

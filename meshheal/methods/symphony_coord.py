@@ -130,7 +130,7 @@ async def carried_out(agent: Agent, work: Work, standing: Standing, planner: Age
         if chosen is None:
             return None
         executors.append(chosen)
-        words = prompts.step(task, step, before, last=k == s.steps - 1)
+        words = prompts.step(task, step, before, k + 1, s.steps)
         answer = await revised(agent, work, chosen[0], words, 1 + i * s.steps + k)
         if answer is not None:
             before.append(answer.text)

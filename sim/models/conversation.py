@@ -3,6 +3,7 @@
 - `revise`: an answer given after seeing answers (debate, aggregation, refinement, a later step of a chain). The model works
   the task out anew, as in a takeover; then, with the chance by which a reviewer moves to the others' opinion (`follow_*`),
   it takes the plurality of what it is shown and its own result. Without readable answers in sight it is a new attempt.
+  One step of K takes a K-th of an answer's tokens (estimated: nobody has published how long they are).
 - `judge`: each shown answer is scored as this model would in a review, with the same leniencies towards it.
 - `plan`: text without an answer (a plan, a routing decision): no effect on correctness, tokens like a review's.
 """
@@ -17,7 +18,7 @@ from msgspec.structs import replace
 
 from meshheal import prompts
 from meshheal.answers import read
-from meshheal.methods.prompts import shown, steps_asked
+from meshheal.methods.prompts import shown, steps_asked, steps_in_all
 from meshheal.model import Completion, Request, Sampling
 from meshheal.rng import uniforms
 from meshheal.types import Score, Task
@@ -47,7 +48,7 @@ def sample(model: Synthetic, request: Request, task: Task) -> Completion:
 
 
 def _revise(model: Synthetic, request: Request, task: Task) -> Completion:
-    own = model._answer(request, task)
+    own = model._answer(request, task, steps_in_all(request.messages))
     form = task.form
     seen = [v for v in (read(form, text) for text in shown(request.messages)) if v is not None]
     if not seen:
@@ -56,7 +57,7 @@ def _revise(model: Synthetic, request: Request, task: Task) -> Completion:
     key, frame, texts = request.key, replies.frame(form), list(own.texts)
     for i, text in enumerate(texts):
         u = uniforms("revise", model._seed, model.name, key.item, key.agent, key.n, i)
-        if u[0] >= follow:
+        if u[0] >= follow or text == replies.CUT:  # cut off before it could
             continue
         mine = read(form, text)
         votes = Counter(seen if mine is None else [*seen, mine])

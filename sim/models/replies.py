@@ -88,8 +88,11 @@ SPOILT_REVIEWS = (
 )
 """What unreadable reviews look like; `meshheal.prompts.read_review` finds no score in any of them."""
 
+CUT = "Let us begin by restating what is given.\nThen we consider each condition, and"
+"""What is left of an answer or a review that was cut off: it asserts nothing and gives no score."""
+
 SPOILT_ANSWERS = (
-    Spoilt("Let us begin by restating what is given.\nThen we consider each condition, and", "length"),
+    Spoilt(CUT, "length"),
     Spoilt("", "stop"),
     Spoilt("I am not able to solve this.\nMore would have to be known than is given here.", "stop"),
     Spoilt("<think>Okay, so we need to work this out. Wait, let me read it once more. Wait,", "length"),

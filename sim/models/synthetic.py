@@ -248,14 +248,21 @@ class Synthetic:
         call = f"{key.branch} {key.agent} {key.purpose} {key.subject} {key.n} {sample} {key.item}"
         return _WORDS(digest(self._stream_name, call))
 
-    def _answer(self, request: Request, task: Task) -> Completion:
+    def _answer(self, request: Request, task: Task, parts: int = 1) -> Completion:
+        """An answer; as one of so many parts of the work, at that part of its length."""
         item = self._item(task)
         texts: list[str] = []
         lengths: list[int] = []
         finish: Literal["stop", "length"] = "stop"
+        cap = request.sampling.max_tokens
         for sample in range(request.sampling.n):
             u = self._stream(request.key, sample)
-            lengths.append(self._answer_tokens[u[6] >> 22])
+            length = self._answer_tokens[u[6] >> 22] // parts
+            lengths.append(length)
+            if length > cap:  # cut before it came to its answer
+                texts.append(replies.CUT)
+                finish = "length"
+                continue
             if u[1] < item.chance if u[0] < self._fresh else item.solves:
                 value = item.gold
             elif u[2] < self._spoilt_answer:
@@ -280,9 +287,15 @@ class Synthetic:
         texts: list[str] = []
         lengths: list[int] = []
         finish: Literal["stop", "length"] = "stop"
+        cap = request.sampling.max_tokens
         for sample in range(request.sampling.n):
             u = self._stream(key, sample)
-            lengths.append(self._review_tokens[u[6] >> 22])
+            length = self._review_tokens[u[6] >> 22]
+            lengths.append(length)
+            if length > cap:
+                texts.append(replies.CUT)
+                finish = "length"
+                continue
             if u[3] < self._spoilt_review:
                 spoilt = replies.SPOILT_REVIEWS[u[2] % len(replies.SPOILT_REVIEWS)]
                 texts.append(spoilt.text)
