@@ -246,7 +246,7 @@ CLEARED = 1.5
 """Evidence at or below which an alarm is over, and the next one counts."""
 LEARNT_FROM = 12
 """Seeds that the oracle learns the distributions from; none of those it is measured on."""
-THRESHOLDS = [math.exp(0.25 * k) for k in range(4, 60)]
+THRESHOLDS = [math.exp(0.1 * k) for k in range(10, 150)]
 
 
 class Traced(Beliefs):

@@ -16,10 +16,14 @@ from meshheal.alternatives import OracleCusum
 from meshheal.reference import Stratum, stratum_of
 from meshheal.types import Ability, ReviewRecord
 
-_PRIOR = 10.0
+_BANDS = 5
+"""Equal bands of [0, 1] that scores are told apart by. Finer ones leave a cell so few scores each that the oracle takes
+their noise for knowledge: with each value for itself (some twenty) it was later than the tests that only learn a mean.
+"""
+_PRIOR = 40.0
 """Scores of the coarser cell that a cell's own are mixed with."""
 _LEAST = 0.5
-"""Scores of each value that the coarsest cell begins with, so that no value is impossible."""
+"""Scores of each band that the coarsest cell begins with, so that none is impossible."""
 
 
 class Scored(Struct, frozen=True):
@@ -29,6 +33,11 @@ class Scored(Struct, frozen=True):
     ability: Ability
     kind: str
     score: float
+
+    @property
+    def band(self) -> int:
+        """Which of the equal bands of [0, 1] the score lies in."""
+        return min(int(self.score * _BANDS), _BANDS - 1)
 
     def cells(self) -> Iterator[tuple[object, ...]]:
         """The cells it belongs to, the coarsest first."""
@@ -43,43 +52,43 @@ def scored(record: ReviewRecord) -> Scored:
 
 
 class Distribution:
-    """Distribution of scores by cell. A thin cell is drawn to the coarser one above it, p = (count + prior p_above) /
-    (n + prior), that of a whole stratum to an even one over `values`.
+    """Distribution of scores over bands, by cell. A thin cell is drawn to the coarser one above it, p = (count + prior
+    p_above) / (n + prior), that of a whole stratum to an even one over its `bands`.
     """
 
-    def __init__(self, scores: Iterable[Scored], values: frozenset[tuple[Stratum, float]]) -> None:
-        self._even = Counter(stratum for stratum, _ in values)
+    def __init__(self, scores: Iterable[Scored], bands: frozenset[tuple[Stratum, int]]) -> None:
+        self._even = Counter(stratum for stratum, _ in bands)
         self._counts: Counter[tuple[object, ...]] = Counter()
         self._totals: Counter[tuple[object, ...]] = Counter()
         for one in scores:
             for cell in one.cells():
-                self._counts[(*cell, one.score)] += 1
+                self._counts[(*cell, one.band)] += 1
                 self._totals[cell] += 1
 
     def probability(self, one: Scored) -> float:
-        """That of the score among scores of its cell."""
+        """That of the score's band among scores of its cell."""
         k = self._even[one.stratum]
         prior, above = _LEAST * k, 1.0 / k
         for cell in one.cells():
-            above = (self._counts[(*cell, one.score)] + prior * above) / (self._totals[cell] + prior)
+            above = (self._counts[(*cell, one.band)] + prior * above) / (self._totals[cell] + prior)
             prior = _PRIOR
         return above
 
 
 class Ratio:
-    """Log likelihood ratio, degraded over healthy, of scores like those it is made from; 0 for values never seen."""
+    """Log likelihood ratio, degraded over healthy, of scores like those it is made from; 0 in bands never seen."""
 
     def __init__(self, healthy: Iterable[Scored], degraded: Iterable[Scored]) -> None:
         well, ill = list(healthy), list(degraded)
-        self._values = frozenset((one.stratum, one.score) for one in (*well, *ill))
-        self._well, self._ill = Distribution(well, self._values), Distribution(ill, self._values)
+        self._bands = frozenset((one.stratum, one.band) for one in (*well, *ill))
+        self._well, self._ill = Distribution(well, self._bands), Distribution(ill, self._bands)
         self._known: dict[Scored, float] = {}
 
     def __call__(self, one: Scored) -> float:
         known = self._known.get(one)
         if known is None:
             known = 0.0
-            if (one.stratum, one.score) in self._values:
+            if (one.stratum, one.band) in self._bands:
                 known = math.log(self._ill.probability(one) / self._well.probability(one))
             self._known[one] = known
         return known

@@ -43,7 +43,13 @@ def test_a_thin_cell_lies_between_its_own_frequencies_and_the_coarser_ones():
     assert math.log(0.7 / 0.8) < thin < coarse
 
 
-def test_a_value_never_seen_says_nothing_and_no_value_is_impossible():
+def test_scores_close_together_are_one_to_it():
+    told = [Scored(PROBE, "a", "k", s) for s in (0.8, 0.85, 0.9, 1.0)]
+    ratio = Ratio(scores(90, 10), scores(30, 70))
+    assert len({ratio(one) for one in told}) == 1
+
+
+def test_a_band_never_seen_says_nothing_and_none_is_impossible():
     ratio = Ratio(scores(50, 0), scores(0, 50))
     assert ratio(Scored(PROBE, "a", "k", 0.5)) == 0.0
     assert ratio(Scored(("first_look", "reviewed"), "a", "k", 1.0)) == 0.0
