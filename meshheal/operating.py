@@ -6,9 +6,7 @@ that each detector reads the same scores against the same expected values, fixed
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_left
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -16,12 +14,11 @@ from typing import Any
 
 from msgspec import Struct
 
-from meshheal.alternatives import OracleCusum
 from meshheal.config import Detector as Settings
 from meshheal.detector import KINDS, Detector, make
 from meshheal.events import EvidenceShared, TaskArrived
 from meshheal.experiment import Arm, Prepared, world
-from meshheal.reference import stratum_of
+from meshheal.floor import Floor, Ratio, Scored, scored
 from meshheal.results import plain
 from meshheal.stats import Delay, Interval, arl0, restricted_mean
 from meshheal.study import Study
@@ -38,13 +35,12 @@ _LEVELS = 400
 
 
 class Observed(Struct, frozen=True):
-    """One record as an observer took it: the arrival it came at, its score and what was expected, and the evidence that
-    MeshHeal's own test (agent-wide and by ability together) then held."""
+    """One record as an observer took it: the arrival it came at, its score in its cell and what was expected, and the
+    evidence that MeshHeal's own test (agent-wide and by ability together) then held."""
 
     index: int
-    score: float
+    scored: Scored
     expected: float
-    stratum: tuple[str, str]
     evidence: float
 
 
@@ -84,9 +80,7 @@ def observed(prepared: Prepared, arm: Arm, log_path: Path) -> Run:
                     expected = held.expected(record)
                     held.observe(record)
                     if expected is not None and record.producer in watched[observer]:
-                        step = Observed(
-                            index, record.score, expected, stratum_of(record), held.evidence(record.producer)
-                        )
+                        step = Observed(index, scored(record), expected, held.evidence(record.producer))
                         streams[record.producer].append(step)
     swaps = [f for f in made.faults if isinstance(f, Swap) and f.degraded]
     return Run(arm.seed, streams, [(f.agent, f.at, f.back) for f in swaps])
@@ -103,7 +97,7 @@ def reader(fresh: Callable[[], Detector]) -> Reader:
 
     def read(stream: Stream) -> list[float]:
         update = fresh().update
-        return [update(o.score, o.expected) for o in stream]
+        return [update(o.scored.score, o.expected) for o in stream]
 
     return read
 
@@ -114,29 +108,23 @@ def as_used(stream: Stream) -> list[float]:
 
 
 def oracle(quiet: Iterable[Run], faulty: Iterable[Run]) -> Reader:
-    """A CUSUM that knows how scores are distributed in either state, by how they were obtained.
+    """A CUSUM that knows how scores are distributed in either state, in all the cells that expectations are kept in.
 
     It knows them from these very streams, which flatters it: it is a bound and not a rival.
     """
-    well, ill = Counter[tuple[tuple[str, str], float]](), Counter[tuple[tuple[str, str], float]]()
-    for run in quiet:
-        for stream in run.streams.values():
-            well.update((o.stratum, o.score) for o in stream)
-    for run in faulty:
-        for agent, at, back in run.windows:
-            ill.update((o.stratum, o.score) for o in run.streams[agent] if at <= o.index < back)
-    cells = well | ill
-    n, m = well.total() + 0.5 * len(cells), ill.total() + 0.5 * len(cells)
-    ratio = {c: math.log((ill[c] + 0.5) / m * n / (well[c] + 0.5)) for c in cells}
+    well = [o.scored for run in quiet for stream in run.streams.values() for o in stream]
+    ill = [
+        o.scored
+        for run in faulty
+        for agent, at, back in run.windows
+        for o in run.streams[agent]
+        if at <= o.index < back
+    ]
+    ratio = Ratio(well, ill)
 
     def read(stream: Stream) -> list[float]:
-        now = 0.0
-        test = OracleCusum(lambda _: now)
-        out = []
-        for o in stream:
-            now = ratio[o.stratum, o.score]
-            out.append(test.update(o.score, o.expected))
-        return out
+        update = Floor(ratio).update
+        return [update(o.scored) for o in stream]
 
     return read
 

@@ -9,6 +9,7 @@ import tiny
 from tiny import write_outputs
 
 from meshheal.events import SuspicionMoved
+from meshheal.floor import Scored
 from meshheal.operating import FILE, Observed, Run, compare_detectors, curve, observed
 from meshheal.output.plots import operating as plotted
 from meshheal.output.tables import operating as tabled
@@ -57,7 +58,8 @@ def test_every_detector_has_a_curve_and_says_that_its_models_are_simulated(study
 
 
 def stream(evidence, first=0):
-    return [Observed(first + n, 1.0, 1.0, ("probe", "own"), e) for n, e in enumerate(evidence)]
+    one = Scored(("probe", "own"), "a", "k", 1.0)
+    return [Observed(first + n, one, 1.0, e) for n, e in enumerate(evidence)]
 
 
 def test_an_alarm_counts_again_only_after_the_evidence_was_gone_and_a_delay_that_never_came_is_censored():

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from functools import partial
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from meshheal.config import Settings
+from meshheal.detector import make
 from meshheal.events import (
     AgentFailed,
     Answered,
@@ -33,6 +35,7 @@ from meshheal.events import (
     TookOver,
 )
 from meshheal.recovery import on_duty
+from meshheal.rng import Stream
 from meshheal.trace.recorder import MemoryLog
 from meshheal.types import AgentId, ReviewRecord, Usage
 from sim.faults import Crash, Partition, Swap, Weather
@@ -42,7 +45,8 @@ from sim.loop import Stalled
 from sim.swarm import draw, run
 from sim.swarm import trial as running
 from sim.swarm.ground import Ground, Views, Violation
-from sim.swarm.liveness import Judged, liveness
+from sim.swarm.liveness import RUN_LENGTH, RUN_LENGTH_SR, Judged, liveness, measured_arl0
+from sim.swarm.notes import Notes, Noting
 from sim.swarm.oracle import Oracle, Scores, average_run_length, best, threshold
 from sim.swarm.safety import safety
 from sim.swarm.sometimes import SOMETIMES, Seen
@@ -418,8 +422,11 @@ class History:
             self.w.add(StateChanged, observer, agent=0, before=before, to=to, evidence=99.0)
         return self
 
-    def judge(self, detector: Any = DETECTOR) -> Judged:
-        return liveness(ground(), self.until(PHASES.end).w.events, PHASES, detector, NOBODY)
+    def judge(self, detector: Any = DETECTOR, expected: float = 0.9) -> Judged:
+        """With observers that expect the same of every score."""
+        events = self.until(PHASES.end).w.events
+        shared = {e.record.id: expected for e in events if isinstance(e, EvidenceShared)}
+        return liveness(ground(), events, PHASES, detector, dict.fromkeys(range(4), shared), NOBODY)
 
 
 def test_a_degraded_agent_that_all_exclude_and_take_back_is_fine() -> None:
@@ -441,8 +448,23 @@ def test_a_suspect_of_which_the_oracle_is_sure_many_times_over_must_be_excluded(
     assert History().until(30).state("suspect", "healthy").judge().fates == {"missed": 3}
 
 
-def test_a_suspect_of_which_the_oracle_is_only_just_sure_may_wait() -> None:
-    assert History(bad=0.72).until(30).state("suspect", "healthy").judge().fates == {"in doubt": 3}
+def test_a_suspect_of_which_the_oracles_are_only_just_sure_may_wait() -> None:
+    history = History(bad=0.75).until(30).state("suspect", "healthy")
+    assert history.judge(expected=0.89).fates == {"in doubt": 3}
+
+
+def test_a_suspect_for_whom_the_observer_has_thin_references_may_wait_a_little_longer() -> None:
+    def slow() -> History:
+        return History(bad=0.65).until(30).state("suspect", "healthy")
+
+    assert slow().judge(expected=0.9).fates == {"missed": 3}
+    assert slow().judge(expected=0.8).fates == {"in doubt": 3}
+
+
+def test_references_that_say_nothing_excuse_no_observer() -> None:
+    judged = History().until(30).state("suspect", "healthy").judge(expected=0.1)
+    assert judged.fates == {"missed": 3}
+    assert "(knowing the healthy; 7)" in judged.found[0].what
 
 
 def test_one_observer_that_misses_it_is_enough() -> None:
@@ -522,6 +544,50 @@ def test_the_oracle_of_agents_that_fail_always_needs_no_more_evidence_than_anoth
     assert always.strongest([_record(0.0)] * 8) > 1
 
 
+def test_an_oracle_told_the_true_level_is_as_strong_as_one_that_knows_it_and_one_told_less_is_weaker() -> None:
+    oracle = Oracle(_scores([1.0] * 30 + [0.0] * 70), 0.1, 5000)
+    records = [_record(score) for score in (0.0, 1.0, 0.0, 0.0)]
+
+    def told(expected: float) -> float:
+        return oracle.informed(records, {"r": expected})
+
+    assert told(0.9) == pytest.approx(oracle.strongest(records))
+    assert told(0.9) > told(0.7) > 0
+    assert oracle.informed(records, {}) == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "exclude_at", "multiple"), [("e-cusum", 20.0, RUN_LENGTH), ("e-sr", 100.0, RUN_LENGTH_SR)]
+)
+def test_the_oracle_is_given_the_run_length_that_the_test_has_at_the_edge_of_its_null(
+    kind: Any, exclude_at: float, multiple: float
+) -> None:
+    settings = Settings.model_validate({"detector": {"kind": kind, "exclude_at": exclude_at}}).detector
+    level, draws, runs, seen = 5 * exclude_at, Stream("edge", kind), 60, 0
+    for _ in range(runs):
+        wide, narrow = make(kind, settings), [make(kind, settings) for _ in range(2)]
+        while (wide.evidence + sum(d.evidence for d in narrow) / 2) / 2 < level:
+            seen += 1
+            score = float(draws.uniform() < 0.9 - settings.drop)
+            wide.update(score, 0.9)
+            narrow[draws.index(2)].update(score, 0.9)
+    assert measured_arl0(settings, 5) == pytest.approx(multiple * level)
+    assert seen / runs == pytest.approx(measured_arl0(settings, 5), rel=0.35)
+
+
+def test_what_an_observer_expected_is_written_down_before_the_score_counts() -> None:
+    drawn = draw(3)
+    notes: Notes = {}
+    world = build(drawn)
+    world.beliefs = partial(Noting, notes)
+    runner = LocalRun(world, MemoryLog(), enough=lambda index: index >= 60)
+    runner.run()
+    values = [b for of in notes.values() for b in of.values()]
+    assert len(values) > 100
+    assert all(0 <= b <= 1 for b in values)
+    assert notes.keys() <= set(range(world.size))
+
+
 def test_the_oracle_is_silent_on_a_stratum_it_does_not_know() -> None:
     assert Oracle(_scores([]), 0.1, 5000).strongest([_record(0.0)] * 100) == 0
 
@@ -534,8 +600,6 @@ def test_the_threshold_has_the_run_length_asked_for() -> None:
 
 
 def test_the_run_length_agrees_with_simulation() -> None:
-    from meshheal.rng import Stream
-
     draws, lengths = Stream("run length"), []
     for _ in range(400):
         total, n = 0.0, 0

@@ -22,18 +22,27 @@ from meshheal.events import (
 from meshheal.reference import Stratum, stratum_of
 from meshheal.types import AgentId, ReviewRecord
 from sim.swarm.ground import Ground, Views, Violation
+from sim.swarm.notes import Notes
 from sim.swarm.oracle import Oracle, Scores
 from sim.swarm.worlds import Phases
 
-SUSPECTED_BY, EXCLUDED_BY = 3.0, 8.0
-"""A test that has to learn its references and mixes its bets needs more log evidence than the oracle, who knows both:
-in the mean 1.3 times (the design's aim), on single paths with thin references up to 6.6 times (in 400 worlds). Where
-the oracle has these multiples of what it needs, an observer that has not so much as suspected the agent, or not
-excluded it, is to blame."""
+INFORMED = 1.8
+"""Multiples of the log evidence it needs that an oracle with the observer's own references may have before the observer
+must have excluded. The oracle bets all on the right stake; the observer's test spreads over three bets and two scopes,
+so that the one that carries it must reach six times the level A that convicts: log(6 A) is 1.35 to 1.5 times what the
+oracle needs at equal ARL0, and the nearest of the three bets grows at about .8 of the best one's rate. In 200 worlds
+the observers that excluded did so at 1.04 in the median, .99 of them by 1.6, all by 1.79; no other got beyond 1.59."""
+KNOWING = 7.0
+"""The same for an oracle that knows the level of healthy agents too, which an observer has to learn. A level with few
+scores is drawn to 1/2, so that it convicts nobody; in these short worlds that is the level of probes, expected at .8
+where healthy agents reach 1 while a burst spends the calls that would learn it better. In the same 200 worlds: 1.3 in
+the median, .99 by 4.9, all by 6.3, and the more the lower the probes' level stood. With this oracle a reference that
+says nothing is caught, with the other one a test that does not act on what it is told."""
 
 Fate = Literal["excluded", "withheld", "oracle silent", "in doubt", "outnumbered", "missed"]
 """What became of a degraded agent at one observer. `outnumbered`: most of the observer's other neighbours were degraded
-too, so that it has nobody to compare with. `in doubt`: the oracle is not so sure that another test must be."""
+too, so that it has nobody to compare with. `oracle silent`: of the oracle that knows everything. `in doubt`: no oracle is so
+sure that a test which learns must be."""
 
 
 class Episode(Struct):
@@ -161,12 +170,21 @@ class Judged(Struct):
     found: list[Violation]
 
 
-def nominal(settings: config.Detector, streams: int) -> float:
-    """ARL0 of an observer's test by its settings: calibrated levels are proportional to it, `arl0` at the default."""
+RUN_LENGTH, RUN_LENGTH_SR = 8.0, 1.8
+"""Measured ARL0 of an observer's test in multiples of the evidence that convicts, for scores at the edge of its null
+hypothesis (mean b - drop, b known): the test averages over three bets and two scopes and has to be carried by one; in
+the Shiryaev-Roberts form the others add up to more."""
+
+
+def measured_arl0(settings: config.Detector, streams: int) -> float:
+    """ARL0 of an observer's test of one of its `streams`, so that the oracle is given the same.
+
+    Its bound, the evidence that convicts, is several times lower: an oracle at that bound would be the more eager one.
+    A Bernoulli CUSUM has another null hypothesis and none at this edge; it is judged as the default is.
+    """
     if settings.threshold == "guaranteed":
-        return settings.arl0 * streams
-    default: float = config.Detector.model_fields["exclude_at"].default
-    return settings.arl0 * settings.exclude_at / default
+        return RUN_LENGTH_SR * settings.arl0 * streams
+    return (RUN_LENGTH_SR if settings.kind == "e-sr" else RUN_LENGTH) * settings.exclude_at * streams
 
 
 def liveness(
@@ -174,33 +192,40 @@ def liveness(
     events: Iterable[Event],
     phases: Phases,
     settings: config.Detector,
+    notes: Notes,
     weak: frozenset[AgentId] = frozenset(),
 ) -> Judged:
-    """Judge all pairs of observer and agent degraded when the network had healed, and every recovered agent."""
+    """Judge all pairs of observer and agent degraded when the network had healed, and every recovered agent.
+
+    A pair whose observer has not excluded the agent when the quiet begins is a violation where one of two oracle
+    CUSUMs on that observer's records, at equal ARL0, is sure `INFORMED` or `KNOWING` times over; unless the exclusion was
+    withheld, or the observer is outnumbered.
+    """
     story = Story(ground, weak, settings.min_peers)
     detection: tuple[Counter[str], list[Violation]] | None = None
     for event in events:
         if detection is None and type(event) is TaskArrived and event.index >= phases.quiet:
-            detection = _found(story, phases, settings)
+            detection = _found(story, phases, settings, notes)
         story(event)
-    fates, found = detection or _found(story, phases, settings)
+    fates, found = detection or _found(story, phases, settings, notes)
     recovered, missing = _returned(story)
     return Judged(dict(fates), recovered, found + missing)
 
 
-def _found(story: Story, phases: Phases, settings: config.Detector) -> tuple[Counter[str], list[Violation]]:
+def _found(
+    story: Story, phases: Phases, settings: config.Detector, notes: Notes
+) -> tuple[Counter[str], list[Violation]]:
     fates: Counter[str] = Counter()
     found: list[Violation] = []
-    oracles: dict[int, Oracle] = {}
     lasting = [
         e
         for e in story.episodes
         if e.at <= phases.heal and (e.back is None or e.back >= phases.quiet) and not e.partial
     ]
-    ill = {e.agent for e in lasting} | story.weak
+    bench = _Bench(story, phases, settings, notes, frozenset({e.agent for e in lasting} | story.weak))
     for episode in lasting:
         for observer in story.watchers(episode.agent):
-            fate, why = _fate(story, episode, observer, ill, phases, settings, oracles)
+            fate, why = bench.fate(episode, observer)
             fates[fate] += 1
             if fate == "missed":
                 what = f"agent {observer} did not exclude agent {episode.agent}, degraded since arrival {episode.at}"
@@ -209,40 +234,54 @@ def _found(story: Story, phases: Phases, settings: config.Detector) -> tuple[Cou
     return fates, found
 
 
-def _fate(
-    story: Story,
-    episode: Episode,
-    observer: AgentId,
-    ill: set[AgentId] | frozenset[AgentId],
-    phases: Phases,
-    settings: config.Detector,
-    oracles: dict[int, Oracle],
-) -> tuple[Fate, str]:
-    agent, pair = episode.agent, story.pair(observer, episode.agent)
-    excluded = story.views.excludes_all(observer, agent, story.ground.abilities[agent])
-    if excluded or any(i >= phases.heal for i in pair.left):
-        return "excluded", ""
-    begin = max([episode.at, *(i for i in pair.turns if i >= episode.at)])
-    if any(i >= episode.at for i in pair.withheld):
-        return "withheld", ""
-    peers = [n for n in story.ground.neighbours[observer] if n != agent]
-    sound = sum(n not in ill for n in peers)
-    if sound < max(2, settings.min_peers) or sound <= len(peers) - sound:
-        return "outnumbered", ""
-    streams = len(story.ground.neighbours[observer])
-    if streams not in oracles:
-        oracles[streams] = Oracle(story.scores, settings.drop, nominal(settings, streams))
-    records = story.read(observer, agent, begin, phases.quiet)
-    strongest = oracles[streams].strongest(records)
-    if strongest < 1:
-        return "oracle silent", ""
-    suspected = any(i >= episode.at for i in pair.suspected)
-    if strongest < (EXCLUDED_BY if suspected else SUSPECTED_BY):
-        return "in doubt", ""
-    return "missed", (
-        f"{'suspected' if suspected else 'not even suspected'}, though an oracle at equal ARL0 has {strongest:.2g} "
-        f"times the log evidence it needs, from {len(records)} records"
-    )
+class _Bench:
+    """Judges pairs, with one oracle for all observers of as many agents."""
+
+    def __init__(
+        self, story: Story, phases: Phases, settings: config.Detector, notes: Notes, ill: frozenset[AgentId]
+    ) -> None:
+        self._story = story
+        self._phases = phases
+        self._settings = settings
+        self._notes = notes
+        self._ill = ill
+        self._oracles: dict[int, Oracle] = {}
+
+    def fate(self, episode: Episode, observer: AgentId) -> tuple[Fate, str]:
+        """What became of the agent at the observer, and, where it was missed, why that is a fault."""
+        story, agent = self._story, episode.agent
+        pair = story.pair(observer, agent)
+        excluded = story.views.excludes_all(observer, agent, story.ground.abilities[agent])
+        if excluded or any(i >= self._phases.heal for i in pair.left):
+            return "excluded", ""
+        if any(i >= episode.at for i in pair.withheld):
+            return "withheld", ""
+        if self._outnumbered(observer, agent):
+            return "outnumbered", ""
+        begin = max([episode.at, *(i for i in pair.turns if i >= episode.at)])
+        records = story.read(observer, agent, begin, self._phases.quiet)
+        oracle = self._oracle(observer)
+        knowing, informed = oracle.strongest(records), oracle.informed(records, self._notes.get(observer, {}))
+        if informed >= INFORMED or knowing >= KNOWING:
+            suspected = any(i >= episode.at for i in pair.suspected)
+            return "missed", (
+                f"{'suspected' if suspected else 'not even suspected'}, though of the log evidence they need oracles at "
+                f"equal ARL0 have {informed:.2g} times (with the observer's references; {INFORMED:g} is too much) and "
+                f"{knowing:.2g} times (knowing the healthy; {KNOWING:g}), from {len(records)} records"
+            )
+        return ("oracle silent" if knowing < 1 else "in doubt"), ""
+
+    def _outnumbered(self, observer: AgentId, agent: AgentId) -> bool:
+        peers = [n for n in self._story.ground.neighbours[observer] if n != agent]
+        sound = sum(n not in self._ill for n in peers)
+        return sound < max(2, self._settings.min_peers) or sound <= len(peers) - sound
+
+    def _oracle(self, observer: AgentId) -> Oracle:
+        streams = len(self._story.ground.neighbours[observer])
+        if streams not in self._oracles:
+            arl0 = measured_arl0(self._settings, streams)
+            self._oracles[streams] = Oracle(self._story.scores, self._settings.drop, arl0)
+        return self._oracles[streams]
 
 
 def _returned(story: Story) -> tuple[int, list[Violation]]:

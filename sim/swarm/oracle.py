@@ -1,4 +1,7 @@
-"""The oracle that liveness is judged by: a CUSUM that knows how healthy and degraded agents of this world score.
+"""The oracles that liveness is judged by: CUSUMs that know how degraded agents of this world score.
+
+One knows the level of healthy agents as well (`strongest`). The other is told by the observer what it expected of each
+score (`informed`): it has the observer's references, and no more than those.
 
 It tests with the same margin as the protocol, whose null hypothesis is "the mean is at least b - drop, whatever the
 distribution". Against such a null the likelihood ratio of degraded scores d is taken to the nearest distribution in
@@ -9,7 +12,7 @@ and mixed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from math import inf, log
 
 from msgspec import Struct, field
@@ -46,6 +49,10 @@ class Stake(Struct, frozen=True):
         """Log likelihood ratio of a score."""
         return log(1.0 + self.bet * (self.level - score))
 
+    def at(self, level: float) -> Stake:
+        """The same bet at another level, as far as that allows it."""
+        return Stake(level, min(self.bet, SAFETY / (1.0 - level)))
+
 
 def best(healthy: Sequence[float], degraded: Sequence[float], drop: float) -> Stake:
     """The bet under which degraded scores give the most log evidence; 0 where they fall by less than `drop`."""
@@ -62,6 +69,7 @@ class Oracle:
     """Reads one observer's records of one agent; silent until its evidence reaches the level of the given ARL0."""
 
     def __init__(self, scores: Scores, drop: float, arl0: float) -> None:
+        self._drop = drop
         self._stakes: dict[Stratum, Stake] = {}
         steps: list[tuple[float, float]] = []
         for stratum, healthy in scores.healthy.items():
@@ -83,6 +91,19 @@ class Oracle:
         for record in records:
             stake = self._stakes.get(stratum_of(record))
             if stake is not None:
+                total = max(0.0, total + stake.step(record.score))
+                highest = max(highest, total)
+        return highest / self.level
+
+    def informed(self, records: Iterable[ReviewRecord], expected: Mapping[str, float]) -> float:
+        """As `strongest`, with what the observer expected in place of the level of healthy agents. Records of which it
+        expected nothing tell nothing.
+        """
+        total = highest = 0.0
+        for record in records:
+            stake = self._stakes.get(stratum_of(record))
+            if stake is not None and record.id in expected:
+                stake = stake.at(expected[record.id] - self._drop)
                 total = max(0.0, total + stake.step(record.score))
                 highest = max(highest, total)
         return highest / self.level

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 
 from msgspec import Struct
 
@@ -13,6 +14,7 @@ from sim.local import LocalRun
 from sim.loop import Stalled
 from sim.swarm.ground import Ground, Views, Violation
 from sim.swarm.liveness import Judged, liveness
+from sim.swarm.notes import Notes, Noting
 from sim.swarm.safety import safety
 from sim.swarm.sometimes import Seen, Sometimes
 from sim.swarm.worlds import SETTLE, Drawn, Phases, build, draw, weak
@@ -60,6 +62,8 @@ def run(seed: int, twice: bool = False) -> Verdict:
     """Draw the world of a seed, take it through its phases, check its log; with `twice`, run it again and compare."""
     drawn = draw(seed)
     world, log = build(drawn), MemoryLog()
+    notes: Notes = {}
+    world.beliefs = partial(Noting, notes)
     stopped, runner = _execute(world, drawn.phases, log)
     events = log.events
     known = ground(world, drawn, log.texts)
@@ -69,7 +73,7 @@ def run(seed: int, twice: bool = False) -> Verdict:
         found += _agreement(runner, events)
         settings = world.settings.detector
         weaklings = frozenset(a for a in range(world.size) if weak(drawn, a))
-        judged = liveness(known, events, drawn.phases, settings, weaklings)
+        judged = liveness(known, events, drawn.phases, settings, notes, weaklings)
         found += judged.found
     seen = Seen(known)
     for event in events:
