@@ -303,7 +303,6 @@ _ORACLES = (
         ("plan", "revise"),
         oracle=True,
         own_prompts=True,
-        grid=grid("methods.symphony_coord", alpha=(1.0, 0.3), planners=(3, 1), steps=(3, 1)),
     ),
 )
 
