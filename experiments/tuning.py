@@ -2,9 +2,9 @@
 
 Each of the eight configurations that a method declares (its published default first; docs/METHODS.md) on generated tasks that
 stand for BBH, MATH and MMLU-Pro, a stream half as long as the main table's with the same proportions of swaps, on development
-seeds that no table uses. Chosen is, for all
-three together, the highest accuracy in the degraded phase, and within .005 of it the fewest tokens. The choice is written as
-tuned.toml into the study's directory; experiments/tuned.toml is a copy. Models are simulated.
+seeds that no table uses. Chosen is, for all three together, the highest accuracy in the degraded phase, and within .005 of
+it the fewest tokens. The choice is written as tuned.toml into the study's directory; experiments/tuned.toml is a copy.
+Models are simulated.
 """
 
 from meshheal.experiment import Experiment

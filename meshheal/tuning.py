@@ -74,10 +74,18 @@ def tried(studies: Mapping[str, Study]) -> dict[str, list[Tried]]:
 
 def _scores(by_workload: Mapping[str, Sequence[SeedResult]]) -> tuple[Interval, Interval]:
     """Accuracy and tokens: a seed's value is its mean over workloads."""
-    read = [measure(name).of for name in ("accuracy_degraded", "tokens_per_task")]
-    seeds: list[list[SeedResult]] = [list(rs) for rs in zip(*by_workload.values(), strict=True)]
-    accuracy, tokens = ([sum(of(r) or 0.0 for r in rs) / len(rs) for rs in seeds] for of in read)
-    return mean_interval(accuracy), mean_interval(tokens)
+    seeds = list(zip(*by_workload.values(), strict=True))
+    return mean_interval([_mean("accuracy_degraded", rs) for rs in seeds]), mean_interval(
+        [_mean("tokens_per_task", rs) for rs in seeds]
+    )
+
+
+def _mean(name: str, results: Sequence[SeedResult]) -> float:
+    found = [measure(name).of(r) for r in results]
+    known = [value for value in found if value is not None]
+    if len(known) < len(found):
+        raise UsageError("tuning: an experiment has no degraded phase; declare a swap")
+    return sum(known) / len(known)
 
 
 def write(path: Path, studies: Mapping[str, Study]) -> None:

@@ -97,8 +97,8 @@ _TUNING = """## Tuning
 Defaults are the sources' own where they have any, and nobody is tuned unless asked. For the same budget each method below has
 eight configurations, its defaults first, declared before any was tried; MeshHeal's vary one thing at a time. Of these
 `experiments/tuning.py` chooses on development seeds (1000 and up, which no table uses) the one with the highest accuracy in
-the degraded phase over BBH, MATH and MMLU-Pro, within .005 of it the cheapest; `--tuned experiments/tuned.toml` runs a study
-both ways. Not tuned: `unprotected`, which has nothing to set; `vote`, whose one setting makes it cost
+the degraded phase over BBH, MATH and MMLU-Pro, within .005 of it the cheapest; `--tuned FILE` runs a study both ways.
+Not tuned: `unprotected`, which has nothing to set; `vote`, whose one setting makes it cost
 MeshHeal's tokens; the oracles, which are bounds; MeshHeal's parts, which are to differ from it in one thing only.
 
 | method | configurations |
