@@ -98,7 +98,9 @@ Defaults are the sources' own where they have any, and nobody is tuned unless as
 eight configurations, its defaults first, declared before any was tried; MeshHeal's vary one thing at a time. Of these
 `experiments/tuning.py` chooses on development seeds (1000 and up, which no table uses) the one with the highest accuracy in
 the degraded phase over BBH, MATH and MMLU-Pro, within .005 of it the cheapest; `--tuned FILE` runs a study both ways.
-Not tuned: `unprotected`, which has nothing to set; `vote`, whose one setting makes it cost
+
+Some configurations come to the same on six agents of whom four hold an ability: six proposers are four, and what DyLAN keeps
+does not matter in two rounds. Not tuned are `unprotected`, which has nothing to set; `vote`, whose one setting makes it cost
 MeshHeal's tokens; the oracles, which are bounds; MeshHeal's parts, which are to differ from it in one thing only.
 
 | method | configurations |
