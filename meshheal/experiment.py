@@ -18,6 +18,7 @@ from meshheal.events import Event
 from meshheal.folds.progress import Progress
 from meshheal.folds.summary import SeedResult, Summary, watchers
 from meshheal.methods import Named, find
+from meshheal.methods.named import Overrides, merge
 from meshheal.models.check import check as check_server
 from meshheal.models.served import Served, bare, served
 from meshheal.results import Family, Network
@@ -58,6 +59,10 @@ class Experiment(Struct, frozen=True, kw_only=True):
     seeds: int = 5
     first_seed: int = 0
     settings: dict[str, dict[str, Any]] = field(default_factory=dict)
+    by_method: dict[str, Overrides] = field(default_factory=dict)
+    """Settings of single methods, in place of their defaults; `settings` go over them."""
+    tuned_on: tuple[int, ...] = ()
+    """The development seeds that `by_method` was chosen on, where it was: tables say so, and no run may use them."""
     twin: bool = True
     stream: Stream = Closed()
     links: LinkProfile = LinkProfile()
@@ -245,6 +250,9 @@ def _check_shape(e: Experiment) -> None:
         raise UsageError(f"misrouting {e.misrouting:g}: give a share of the tasks, 0 to below 1")
     if e.agreeable is not None and not 0 <= e.agreeable <= 1:
         raise UsageError(f"agreeable {e.agreeable:g}: give a chance, 0 to 1")
+    used = [s for s in range(e.first_seed, e.first_seed + e.seeds) if s in e.tuned_on]
+    if used:
+        raise UsageError(f"seed {used[0]}: the settings were tuned on it; take fewer --seeds, or others in the script")
     if not e.methods:
         raise UsageError("methods: none is declared; name at least one, e.g. methods=('meshheal',)")
     if not e.healthy:
@@ -268,8 +276,11 @@ def _check_shape(e: Experiment) -> None:
 def _settings(experiment: Experiment, method: str) -> Settings:
     from pydantic import ValidationError
 
+    asked: dict[str, Any] = {}
+    for layer in (experiment.by_method.get(method, {}), experiment.settings):
+        merge(asked, layer)
     try:
-        return find(method).settings(Settings.model_validate(experiment.settings))
+        return find(method).settings(Settings.model_validate(asked))
     except ValidationError as error:
         raise UsageError(_setting_error(error.errors()[0])) from error
 

@@ -69,8 +69,10 @@ def results(
     natures: Iterable[str],
     family: Family | None = None,
     network: Network | None = None,
+    tuned_on: Sequence[int] = (),
 ) -> dict[str, Any]:
-    """Everything a run came to. `runs` and `twins` hold one result per seed and method; `natures` those of its models."""
+    """Everything a run came to. `runs` and `twins` hold one result per seed and method; `natures` those of its models;
+    `tuned_on` the development seeds that settings of methods were chosen on."""
     kinds = set(natures)
     mode = "live" if "live" in kinds else "recorded" if "recorded" in kinds else "simulated"
     arms: dict[str, Any] = {}
@@ -97,6 +99,8 @@ def results(
     marks = {m: METHODS[m].marks for m in runs if m in METHODS and METHODS[m].marks}
     if marks:
         content["marks"] = marks
+    if tuned_on:
+        content["tuned_on"] = list(tuned_on)
     if network is not None:
         content["network"] = {
             k: list(v) if isinstance(v, tuple) else v for k, v in msgspec.structs.asdict(network).items()

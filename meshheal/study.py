@@ -144,7 +144,7 @@ class Study:
         for arm in self.experiment.arms():
             (twins if arm.twin else runs)[arm.method].append(self._found[arm])
         p, e = self.prepared, self.experiment
-        content = results(e.name, runs, twins, p.natures(), e.family, p.network)
+        content = results(e.name, runs, twins, p.natures(), e.family, p.network, e.tuned_on)
         self.directory.write_results(content)
         return content
 

@@ -15,6 +15,7 @@ from meshheal.experiment import Experiment, prepare
 from meshheal.exposition import Exposition
 from meshheal.study import Parallel, Study, Watch, run_all
 from meshheal.trace.rundir import RunDir, create_suite, find_run, read_json, suite_runs, write_json
+from meshheal.tuning import Tuned
 from sim.models.figures import End
 from sim.workloads import WorkloadSpec
 
@@ -57,6 +58,21 @@ def at_profile_ends(declared: Experiment | Suite) -> Suite:
     made = {end if one else f"{label}-{end}": replace(e, profile_end=end) for label, e in every.items() for end in ends}
     columns = Suite(name="", experiments={}).columns if isinstance(declared, Experiment) else declared.columns
     return Suite(name=f"{declared.name}-ends", experiments=made, columns=columns)
+
+
+def also_tuned(declared: Experiment | Suite, tuned: Tuned) -> Suite:
+    """Every experiment as declared, and beside it, named -tuned, with the settings that tuning chose for its methods."""
+    one = isinstance(declared, Experiment)
+    every = {declared.name: declared} if isinstance(declared, Experiment) else declared.experiments
+    made: dict[str, Experiment] = {}
+    for label, e in every.items():
+        made["published" if one else label] = e
+        made["tuned" if one else f"{label}-tuned"] = replace(
+            e, name=f"{e.name}_tuned", by_method=tuned.settings, tuned_on=tuned.seeds
+        )
+    if isinstance(declared, Suite):
+        return replace(declared, experiments=made)
+    return Suite(name=f"{declared.name}-tuned", experiments=made)
 
 
 def real(spec: WorkloadSpec, folder: Path) -> WorkloadSpec:

@@ -16,7 +16,7 @@ FOLDER = Path(__file__).resolve().parents[1] / "experiments"
 SCRIPTS = sorted(path for path in FOLDER.glob("*.py"))
 STUDIES = (
     "main_table", "ablations", "scaling", "degradation_ladder", "correlated", "bad_reviewers", "flapping",
-    "detectors", "model_backed", "churn", "placebo", "symphony_settings",
+    "detectors", "model_backed", "churn", "placebo", "symphony_settings", "tuning",
 )  # fmt: skip
 
 

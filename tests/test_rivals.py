@@ -6,10 +6,9 @@ import pytest
 from scripted import RIGHT, WRONG, Played, Script, make_world
 
 from meshheal import answers
-from meshheal.config import Settings
 from meshheal.errors import UsageError
 from meshheal.events import Answered, EvidenceShared, ModelCalled, Probed, ProducerAsked, StateChanged, TaskSettled
-from meshheal.methods import METHODS, find
+from meshheal.methods import METHODS
 from meshheal.methods import prompts as said
 from meshheal.methods.dylan import agreed
 from meshheal.methods.symphony_code import likeness, most_frequent
@@ -504,23 +503,6 @@ def test_shown_answers_are_told_apart_whatever_is_in_them():
 
 
 # --- settings ---
-
-
-@pytest.mark.parametrize("name", BY_NAME)
-def test_every_grid_has_at_most_eight_configurations_each_of_them_possible(name):
-    grid = METHODS[name].grid
-    assert len(grid) in (0, 8)
-    assert len({repr(g) for g in grid}) == len(grid)
-    for configuration in grid:
-        Settings.model_validate(configuration)
-
-
-def test_what_is_asked_for_wins_over_what_tuning_chose_and_what_makes_the_method_over_both():
-    from msgspec.structs import replace
-
-    method = replace(find("canary-threshold"), tuned={"detector": {"level": 0.9, "memory": 7, "kind": "ewma"}})
-    made = method.settings(Settings.model_validate({"detector": {"level": 0.5}}))
-    assert (made.detector.level, made.detector.memory, made.detector.kind) == (0.5, 7, "fixed-threshold")
 
 
 @pytest.mark.parametrize("name", [n for n in BY_NAME if not METHODS[n].recorded])

@@ -28,7 +28,8 @@ from meshheal.exposition import Exposition, serve
 from meshheal.methods.named import merge
 from meshheal.models.served import bare, named, served
 from meshheal.study import Parallel, Study, Watch
-from meshheal.suite import Suite, SuiteStudy, at_profile_ends, real
+from meshheal.suite import Suite, SuiteStudy, also_tuned, at_profile_ends, real
+from meshheal.tuning import read as read_tuned
 from sim.runtimes import on_cluster
 
 _CORES = os.cpu_count() or 1
@@ -89,6 +90,10 @@ OnlyOption = Annotated[
 EndsOption = Annotated[
     bool,
     typer.Option("--profile-ends", help="Also with simulated models at both ends of their estimated ranges."),
+]
+TunedOption = Annotated[
+    Path | None,
+    typer.Option("--tuned", metavar="FILE", help="Also with the settings that tuning chose (experiments/tuned.toml)."),
 ]
 PortOption = Annotated[
     int | None, typer.Option("--metrics-port", help="Serve Prometheus metrics on this port while it runs.")
@@ -152,6 +157,7 @@ def run(
     agents_per_host: AgentsPerHostOption = None,
     only: OnlyOption = None,
     profile_ends: EndsOption = False,
+    tuned: TunedOption = None,
     metrics_port: PortOption = None,
     metrics_host: HostOption = "127.0.0.1",
     outside: OutsideOption = None,
@@ -162,7 +168,8 @@ def run(
         e = e if outside is None else replace(e, outside=outside)
         return placed(serving(e, endpoint, config), runtime, hosts, agents_per_host)
 
-    found = chosen(experiment, only, profile_ends)
+    both = experiment if tuned is None else also_tuned(experiment, read_tuned(tuned))
+    found = chosen(both, only, profile_ends)
     changed = adapt(found, seeds, healthy, degraded, workload, data, tasks, methods, settings, config)
     changed = changed.changed(serving_there) if isinstance(changed, Suite) else serving_there(changed)
     with exposed(metrics_port, metrics_host) as exposition:

@@ -24,8 +24,8 @@ given with `--config` (`[detector]`, then `drop = 0.08`), or in an experiment (`
 definition (`meshheal-seed` has no own offset, no bursts, no background probes) wins over all. Lists are
 written as in TOML: `--set 'detector.bets=[0.5, 2.0]'`. A value out of its range, or a name that is not
 here, ends in one line and exit code 2. Groups in a section are named with dots: `--set
-methods.symphony.planners=1`. What tuning chose for a method (docs/METHODS.md) stands in place of the default here,
-where nothing else is said.
+methods.symphony.planners=1`. What tuning chose for single methods (`--tuned`, docs/METHODS.md)
+stands in place of the defaults here, where nothing else is said.
 
 A *beat* is the mean time between two arrivals of tasks in an agent's closed neighbourhood. *Evidence*
 against an agent is a factor, 1 where there is none: chance alone raises it tenfold about once in ten times

@@ -27,7 +27,7 @@ class Named(Struct, frozen=True):
     `label` is what it is in one line, `source` where it comes from, `calls` what a task costs. `needs` are the purposes of
     its calls. `excludes`: it holds beliefs that exclude agents, so that detection is measured. `oracle`: it is told the truth.
     `centralised`: something in it knows the whole network. `fixed` settings make this form of the method, whatever is asked;
-    `grid` are the configurations that tuning tries, `tuned` the one it chose.
+    `grid` are the configurations that tuning tries, what it does unless told otherwise being the first.
     """
 
     name: str
@@ -45,12 +45,11 @@ class Named(Struct, frozen=True):
     judges: Callable[[], Judge] = lambda: Beliefs
     """Called once a world, for what makes the beliefs of its agents."""
     grid: tuple[Overrides, ...] = ()
-    tuned: Overrides = {}
 
     def settings(self, base: Settings) -> Settings:
-        """What tuning chose, overridden by what `base` sets explicitly, overridden by what this method fixes."""
+        """The defaults, overridden by what `base` sets explicitly, overridden by what this method fixes."""
         data = Settings().model_dump()
-        for layer in (self.tuned, base.model_dump(exclude_unset=True), self.fixed):
+        for layer in (base.model_dump(exclude_unset=True), self.fixed):
             merge(data, layer)
         return Settings.model_validate(data)
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
@@ -38,6 +35,11 @@ _PAPER = "arXiv 2609.29015"
 _FIRST_LOOK = ("produce", "review")
 _REVISE = ("produce", "revise")
 
+_OWN = (
+    grid("detector", drop=(0.12, 0.08, 0.18)) + grid("review", accept_at=(0.7, 0.5)) + grid("review", reject_at=(0.6,))
+)
+"""One thing at a time about MeshHeal's defaults, the first of which stands for all."""
+
 _MESHHEAL = (
     Named(
         "meshheal",
@@ -47,7 +49,7 @@ _MESHHEAL = (
         "2, and 4 to 8 more where an answer is doubted",
         LADDER,
         excludes=True,
-        grid=grid("detector", exclude_at=(200.0, 100.0, 400.0, 50.0), drop=(0.12, 0.08)),
+        grid=_OWN + grid("recovery", budget=(0.41, 1.64)),
     ),
     Named(
         "meshheal-seed",
@@ -58,7 +60,7 @@ _MESHHEAL = (
         LADDER,
         {"detector": {"own_offset": False}, "recovery": {"burst": 0, "budget": 0.0, "compare": False}},
         excludes=True,
-        grid=grid("detector", exclude_at=(200.0, 100.0, 400.0, 50.0), drop=(0.12, 0.08)),
+        grid=_OWN + grid("recovery", probe_every=(1.5, 6.0)),
     ),
     Named(
         "meshheal-central",
@@ -70,7 +72,7 @@ _MESHHEAL = (
         excludes=True,
         centralised=True,
         judges=centralised.Centre,
-        grid=grid("detector", exclude_at=(200.0, 100.0, 400.0, 50.0), drop=(0.12, 0.08)),
+        grid=_OWN + grid("recovery", budget=(0.41, 1.64)),
     ),
 )
 
@@ -211,7 +213,10 @@ _RIVALS = (
         ("produce", "probe"),
         {"recovery": {"calibrate_reviewers": 0.0}},
         excludes=True,
-        grid=grid("detector", exclude_at=(200.0, 100.0, 400.0, 50.0), drop=(0.12, 0.08)),
+        grid=grid("detector", drop=(0.12, 0.08, 0.18))
+        + grid("detector", exclude_at=(100.0, 50.0))
+        + grid("recovery", budget=(0.41, 1.64))
+        + grid("methods.canary", reference_every=(2,)),
     ),
     Named(
         "always-committee",
@@ -298,20 +303,10 @@ _ORACLES = (
         ("plan", "revise"),
         oracle=True,
         own_prompts=True,
-        grid=grid("methods.symphony_coord", alpha=(1.0, 0.3), planners=(3, 1), steps=(3, 1)),
     ),
 )
 
 
-@lru_cache(maxsize=1)
-def tuning() -> dict[str, Any]:
-    """What tuning chose, and when and on what: `tuned.json`, written by benchmarks/tuning.py."""
-    path = Path(__file__).with_name("tuned.json")
-    found: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {"chosen": {}}
-    return found
-
-
 def every() -> list[Named]:
-    """All methods, each with what tuning chose for it."""
-    chosen = tuning()["chosen"]
-    return [replace(m, tuned=chosen.get(m.name, {})) for m in (*_MESHHEAL, *_RIVALS, *_PARTS, *_ORACLES)]
+    """All methods."""
+    return [*_MESHHEAL, *_RIVALS, *_PARTS, *_ORACLES]

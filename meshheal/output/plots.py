@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from meshheal.errors import UsageError
 from meshheal.folds.states import SHOWN, States
 from meshheal.measures import episodes, find, waits
-from meshheal.output.tables import marked
+from meshheal.output.tables import marked, tuned
 from meshheal.results import read_arms
 from meshheal.stats import survival
 
@@ -56,6 +56,7 @@ def say(figure: Figure, contents: Sequence[Mapping[str, Any]], more: str = "") -
     n = f"{seeds[0]}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}"
     tokens = " and ".join(sorted({c["tokens"] for c in contents}))
     line = f"{modes.upper()} MODELS · {n} seed{'s' * (seeds[-1] != 1)} · tokens {tokens}"
+    line = " · ".join([line, *dict.fromkeys(said for c in contents for said in tuned(c))])
     # Supxlabel takes part in the layout, which a plain text at the bottom would not.
     figure.supxlabel(f"{line}\n{more}" if more else line, fontsize=8, color="#444444")
 

@@ -51,8 +51,24 @@ def _number(value: float, digits: int) -> str:
 
 
 def nature(content: Mapping[str, Any]) -> str:
-    """`simulated models`, `recorded models`, `live models`: stands wherever figures are shown."""
-    return f"{content['mode']} models"
+    """`simulated models`, `recorded models`, `live models`, and whether methods were tuned: stands wherever figures are shown."""
+    return ", ".join([f"{content['mode']} models", *tuned(content)])
+
+
+def tuned(content: Mapping[str, Any]) -> list[str]:
+    """That methods have settings which were chosen, and on what; nothing where they have not."""
+    seeds = content.get("tuned_on")
+    return [f"methods tuned on development seeds {seeds[0]} to {seeds[-1]}"] if seeds else []
+
+
+def natures(experiments: Mapping[str, Mapping[str, Any]]) -> str:
+    """The same of several experiments, with the labels of those that were tuned."""
+    modes = " and ".join(sorted({f"{one['mode']} models" for one in experiments.values()}))
+    labels: dict[str, list[str]] = {}
+    for label, one in experiments.items():
+        for said in tuned(one):
+            labels.setdefault(said, []).append(label)
+    return ", ".join([modes, *(f"{said} in {', '.join(held)}" for said, held in labels.items())])
 
 
 def marked(content: Mapping[str, Any], method: str) -> str:
@@ -157,11 +173,10 @@ def of_suite(content: Mapping[str, Any]) -> Table:
             cells = (cell(arm["summary"].get(m.name), m.digits) for m in measures)
             rows.append((label, marked(one, method), *cells))
     found = list(content["experiments"].values())
-    natures = " and ".join(sorted({nature(one) for one in found}))
     seeds = sorted({len(one["seeds"]) for one in found})
     n = f"{seeds[0]} seed{'s' * (seeds[0] != 1)}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]} seeds"
     notes = tuple(dict.fromkeys(note(one) for one in found))
-    title = f"{content['suite']}: {natures}, {n}, mean [95 % interval]"
+    title = f"{content['suite']}: {natures(content['experiments'])}, {n}, mean [95 % interval]"
     return Table(title, ("", "method", *(m.label for m in measures)), tuple(rows), notes, labels=2)
 
 
@@ -172,10 +187,9 @@ def suite_comparisons(content: Mapping[str, Any]) -> Table | None:
     if not made:
         return None
     rows = tuple((label, *row) for label, table in made.items() for row in table.rows)
-    natures = " and ".join(sorted({nature(one) for one in content["experiments"].values()}))
     notes = tuple(dict.fromkeys(text for table in made.values() for text in table.notes))
     first = next(iter(made.values()))
-    title = f"{content['suite']}: declared comparisons, a family for each experiment, {natures}"
+    title = f"{content['suite']}: declared comparisons, a family for each experiment, {natures(content['experiments'])}"
     return Table(title, ("", *first.head), rows, notes, labels=3)
 
 
@@ -204,6 +218,26 @@ def operating(content: Mapping[str, Any]) -> Table:
         ),
     )
     return Table(title, ("detector", "ARL0, outputs", "delay, outputs", "detected", "threshold"), tuple(rows), notes)
+
+
+def tuning(content: Mapping[str, Any], scores: Mapping[str, Any]) -> Table:
+    """Each method at its published and at its chosen settings; `scores` is a tuning.json."""
+    rows: list[tuple[str, ...]] = []
+    for method, tried in scores["methods"].items():
+        for t in [t for t in tried if t["published"] or t["chosen"]]:
+            what = "published, chosen" if t["published"] and t["chosen"] else "chosen" if t["chosen"] else "published"
+            settings = ", ".join(f"{name} {value:g}" for name, value in t["settings"].items())
+            figures = cell(t["accuracy_degraded"], 3), cell(t["tokens_per_task"], 0)
+            rows.append((method, f"{what} of {len(tried)}" if t["chosen"] else what, settings, *figures))
+    seeds = scores["seeds"]
+    title = (
+        f"{content['suite']}: {natures(content['experiments'])}, {len(seeds)} development seeds ({seeds[0]} to {seeds[-1]}), "
+        f"mean over {', '.join(scores['workloads'])} [95 % interval]"
+    )
+    notes = dict.fromkeys(note(one) for one in content["experiments"].values())
+    chosen = "The chosen setting's figure is of the seeds it was chosen on, so it flatters that setting."
+    head = ("method", "", "settings", "accuracy, degraded phase", "tokens a task")
+    return Table(title, head, tuple(rows), (chosen, *notes), labels=3)
 
 
 def tables(content: Mapping[str, Any]) -> list[Table]:
