@@ -107,7 +107,8 @@ async def load(call: Call, requests: int, concurrency: int) -> Rate:
     async def lane() -> None:
         nonlocal tokens
         for n in numbers:
-            tokens += await call(n)
+            came = await call(n)  # on a line of its own: `tokens += await` would add to what it was before the wait
+            tokens += came
 
     wall, cpu = time.perf_counter(), time.process_time()
     await asyncio.gather(*[lane() for _ in range(concurrency)])

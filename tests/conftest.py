@@ -37,7 +37,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     marker = metafunc.definition.get_closest_marker("conformance")
     if marker is None:
         return
-    names = marker.args or RUNTIMES[:2]
+    names = marker.args or (RUNTIMES if os.environ.get("MESHHEAL_CONFORMANCE") == "all" else RUNTIMES[:2])
     params = [pytest.param(n, marks=pytest.mark.ray) if n == "ray" else n for n in names]
     metafunc.parametrize("runtime", params, indirect=True, scope="module")
 

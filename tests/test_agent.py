@@ -57,6 +57,7 @@ def test_records_carry_the_coordinator_the_reviewers_and_how_the_score_was_obtai
     assert {e.record.channel for e in healed.of(EvidenceShared)} == {"first_look", "probe"}
 
 
+@pytest.mark.conformance("local", "realtime")  # looks into its own process
 def test_a_record_that_arrives_twice_counts_once():
     played = Played(make_world())
     agent = played.run.agents[0]
@@ -143,6 +144,7 @@ def test_an_excluded_agent_still_coordinates_its_own_tasks_and_they_are_right(he
     assert during == {"A"}
 
 
+@pytest.mark.conformance("local", "realtime")  # looks into its own process
 def test_exclusion_and_return_are_told_to_the_agent_they_concern():
     played = Played(make_world())
     agent = played.run.agents[2]
@@ -281,6 +283,7 @@ def test_what_is_right_plays_no_part_in_what_agents_do():
     assert log("A") == log("B")
 
 
+@pytest.mark.conformance("local", "realtime")  # looks into its own process
 def test_a_task_handed_over_again_gives_the_settled_result_and_no_new_work():
     played = Played(make_world())
     settled, task = played.outcome(), played.run.world.tasks[0]
@@ -291,6 +294,7 @@ def test_a_task_handed_over_again_gives_the_settled_result_and_no_new_work():
     assert len(played.calls()) == calls
 
 
+@pytest.mark.conformance("local", "realtime")  # looks into its own process
 def test_an_advert_that_is_news_is_passed_on_and_an_old_one_is_not():
     played = Played(make_world(1, size=7, edges=[(a, a + 1) for a in range(6)], abilities=[("geometry",)] * 7))
     agent = played.run.agents[3]

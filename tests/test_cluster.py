@@ -23,12 +23,13 @@ from meshheal.rng import Stream as Draws
 from meshheal.trace.reader import LogFile
 from meshheal.trace.recorder import MemoryLog
 from meshheal.trace.rundir import open_run
-from sim import ray_session
+from sim import actor, ray_session
 from sim.cluster import ClusterRun
 from sim.faults import swap
 from sim.local import LocalRun
 from sim.realtime import RealtimeRun
 from sim.runtimes import Placement
+from sim.wire import Batch, HostLost, decode
 from sim.world import Closed
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
@@ -150,6 +151,40 @@ def test_an_error_of_the_harness_on_a_host_ends_the_run_with_its_line():
 
 async def unasked(request):
     raise UsageError(f"no answer to that: {request.key.item}")
+
+
+class Away:
+    """An actor that cannot be reached for the first `calls` calls, as one that is being started anew."""
+
+    def __init__(self, calls):
+        self.calls = calls
+        self.taken = []
+        self.deliver = self
+
+    async def remote(self, data):
+        from ray.exceptions import ActorUnavailableError
+
+        if self.calls:
+            self.calls -= 1
+            raise ActorUnavailableError("restarting", None)
+        self.taken.append(decode(data))
+
+
+@pytest.mark.parametrize(("calls", "reached"), [(0, True), (6, True), (10**9, False)])
+def test_calls_to_a_host_that_restarts_end_within_a_bound(calls, reached, monkeypatch):
+    pytest.importorskip("ray")
+    assert sum(actor._RETRIES) < 15, "seconds that a call may wait for a host to come back"
+    monkeypatch.setattr(actor, "_RETRIES", tuple([wait / 100 for wait in actor._RETRIES]))
+    away, batch = Away(calls), Batch(0, 0, 1.0, [])
+    host = actor.HostActor(0, time.time())
+    host._peers = [host, away]
+    try:
+        asyncio.run(asyncio.wait_for(host._post(1, batch), 5.0))
+    except HostLost:
+        assert not reached
+    else:
+        assert reached
+    assert away.taken == ([batch] if reached else [])
 
 
 def test_another_version_on_the_cluster_is_one_clear_line(monkeypatch):

@@ -115,7 +115,7 @@ def test_a_swap_takes_effect_at_its_arrival_and_ends_at_its_return():
         assert models == ({"foul-z"} if 20 <= index < 40 else {f"{FAMILIES[2]}-x"})
 
 
-@pytest.mark.conformance
+@pytest.mark.conformance("local", "realtime")  # looks into its own process
 @pytest.mark.parametrize("order", [1, -1])
 def test_a_swap_that_begins_where_another_ends_holds_in_whatever_order_they_are_declared(order):
     faults = [swap(2, "foul-one", 10, 20), swap(2, "foul-two", 20, 30)][::order]
@@ -160,13 +160,13 @@ def test_a_swap_in_some_roles_leaves_the_others_alone():
     assert by_purpose["produce"] == {f"{FAMILIES[2]}-x"}
 
 
-@pytest.mark.conformance
+@pytest.mark.conformance("local", "realtime")  # looks into its own process
 def test_the_family_an_agent_declares_does_not_change_with_a_swap():
     played = Played(make_world(60, faults=[swap(2, "foul-z", 0, 60)]))
     assert played.run.agents[0].neighbours[2].family == FAMILIES[2]
 
 
-@pytest.mark.conformance
+@pytest.mark.conformance("local", "realtime")  # looks into its own process
 def test_work_outside_ones_abilities_runs_on_the_weaker_model_swapped_or_not():
     played = Played(make_world(1, faults=[swap(2, "foul-z", 0, 1)]))
     caller = played.run.agents[2].caller
@@ -415,7 +415,7 @@ def test_an_exception_while_probing_does_not_end_the_run_either(monkeypatch, lin
     assert len(played.of(AgentFailed)) == 1
 
 
-@pytest.mark.conformance
+@pytest.mark.conformance("local", "realtime")  # looks into its own process
 def test_a_task_that_its_agent_could_not_finish_fails_visibly(monkeypatch):
     broken_once(monkeypatch, ZeroDivisionError("a bug"), name="coordinate", at=1)
     played = Played(make_world(3))

@@ -115,6 +115,7 @@ def test_members_that_agree_do_not_deliberate_and_those_that_disagree_do(world, 
     assert any(m.split for m in played.of(CommitteeMet))
 
 
+@pytest.mark.conformance("local", "realtime")  # looks into its own process
 def test_whoever_deliberates_sees_the_others_reasons_and_not_its_own(world, script):
     everyone_produces(script, WRONG)
     for agent in EVERYBODY:
@@ -153,6 +154,7 @@ def test_a_good_answer_that_one_reviewer_dislikes_is_kept_by_the_committee(world
         assert not played.of(TookOver, met.task)
 
 
+@pytest.mark.conformance("local", "realtime")  # looks into its own process
 def test_a_low_score_is_repeated_by_the_same_reviewer_in_one_request(world, script):
     everyone_produces(script, WRONG)
     played = world(settings={"review": {"repeats": 4, "takeover": False}})
@@ -179,6 +181,7 @@ def test_the_score_belongs_to_the_producer_though_the_takeovers_answer_is_used(w
     assert record.committee == pytest.approx(0.05)
 
 
+@pytest.mark.conformance("local", "realtime")  # looks into its own process
 def test_each_member_of_a_takeover_sees_the_criticism(world, script):
     everyone_produces(script, WRONG)
     for agent in EVERYBODY:
