@@ -2,13 +2,14 @@
 
 As it comes, `chat.completions.create` costs nine times the processor of bare aiohttp (benchmarks/client.py). What is left out:
 typed models of request and reply (what a server says is read once, in `replies`), parsing the URL four times and the headers five,
-platform headers, copies of option defaults, httpx's own transport with its streams and events. What stays is the client's: the
-request it builds and signs.
+platform headers, copies of option defaults, the same headers and URL built anew for each request, httpx's own transport with its
+streams and events. What stays is the client's: the request it builds and signs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 import aiohttp
@@ -63,7 +64,7 @@ class Client:
         carrier = _OnAiohttp(self._session)
         omit: Any = Omit()
         self._clients = {
-            url: AsyncOpenAI(
+            url: _Repeating(
                 base_url=url,
                 api_key=key or NO_KEY,
                 max_retries=0,
@@ -102,7 +103,7 @@ class _Request(httpx2.Request):
     def __init__(self, method: str, target: str, headers: Any, body: bytes) -> None:
         self.method = method
         self.target = target
-        self.headers: Any = CIMultiDict(headers)
+        self.headers: Any = headers if isinstance(headers, CIMultiDict) else CIMultiDict(headers)
         self.extensions = {}
         self.body = body
 
@@ -125,6 +126,23 @@ class _Reply(httpx2.Response):
         if self.status_code == 200:
             return {}
         return {name: self.headers[name] for name in ("retry-after", "date") if name in self.headers}
+
+
+class _Repeating(AsyncOpenAI):
+    """Has the openai client build and sign the first request to an address; later ones differ in their body alone."""
+
+    def _build_request(self, options: Any, *, retries_taken: int = 0) -> httpx2.Request:
+        first = self._first.get(options.url)
+        if first is None:
+            built = super()._build_request(options, retries_taken=retries_taken)
+            assert isinstance(built, _Request)
+            self._first[options.url] = _Request(built.method, built.target, built.headers, b"")
+            return built
+        return _Request(first.method, first.target, first.headers, options.content or b"")
+
+    @cached_property
+    def _first(self) -> dict[str, _Request]:
+        return {}
 
 
 class _OnAiohttp(httpx2.AsyncClient):
