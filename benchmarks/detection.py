@@ -206,10 +206,10 @@ def frontier(seeds: int, parallel: int, data: str | None) -> bool:
 
 
 def measured_arl0(seeds: int, parallel: int, data: str | None) -> bool:
-    e = declared("staggered_math", seeds, methods=("meshheal",), faults=())
+    e = declared("staggered_math", seeds, methods=("meshheal",), faults=(), twin=False)
     e = replace(e, workload=replace(e.workload, tasks=5000))
     if data is not None:
-        r = declared("recorded_mmlu_pro", seeds, data, methods=("meshheal",), faults=())
+        r = declared("recorded_mmlu_pro", seeds, data, methods=("meshheal",), faults=(), twin=False)
         _arl0("recorded MMLU-Pro", sweep(r, parallel)["meshheal"])
     _arl0("staggered tasks, simulated models", sweep(e, parallel)["meshheal"])
     return True
@@ -230,7 +230,7 @@ def placebo(seeds: int, parallel: int, data: str | None) -> bool:
     )
     counts = {}
     for name, faults in (("placebo", same), ("no swap", ())):
-        e = declared("staggered_math", seeds, methods=("meshheal",), faults=faults)
+        e = declared("staggered_math", seeds, methods=("meshheal",), faults=faults, twin=False)
         counts[name] = sum(r.false_exclusions for r in sweep(e, parallel)["meshheal"])
         print(f"{name}: {counts[name]} exclusions in {seeds} runs (simulated models)")
     return show(
