@@ -246,3 +246,11 @@ def test_a_missing_file_is_named(tmp_path):
     done = tiny.command("run", tiny.write_script(tmp_path), "--tuned", tmp_path / "no.toml")
     assert done.returncode == 2
     assert "no.toml: No such file" in done.stderr
+
+
+def test_the_committed_choice_is_of_the_declared_configurations_for_exactly_the_methods_that_have_any():
+    made = read(EXPERIMENTS / "tuned.toml")
+    assert set(made.settings) == set(WITH_GRID)
+    for name, settings in made.settings.items():
+        assert settings in METHODS[name].grid
+    assert made.seeds == tuple(range(1000, 1003))

@@ -226,7 +226,7 @@ def tuning(content: Mapping[str, Any], scores: Mapping[str, Any]) -> Table:
     for method, tried in scores["methods"].items():
         for t in [t for t in tried if t["published"] or t["chosen"]]:
             what = "published, chosen" if t["published"] and t["chosen"] else "chosen" if t["chosen"] else "published"
-            settings = ", ".join(f"{name} {value:g}" for name, value in t["settings"].items())
+            settings = ", ".join(f"{name.rpartition('.')[2]} {value:g}" for name, value in t["settings"].items())
             figures = cell(t["accuracy_degraded"], 3), cell(t["tokens_per_task"], 0)
             rows.append((method, f"{what} of {len(tried)}" if t["chosen"] else what, settings, *figures))
     seeds = scores["seeds"]
