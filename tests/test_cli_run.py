@@ -134,6 +134,12 @@ def test_options_change_what_is_run(run, script, tmp_path):
     assert declared["declaration"]["healthy"] == ["synthetic/gpt-oss-20b", "synthetic/qwen3-30b-a3b"]
 
 
+def test_the_runs_without_faults_can_be_left_out(run, script):
+    with_them, without = (json.loads(run(script, "--json", *QUICK, twin)[1]) for twin in ("--twin", "--no-twin"))
+    assert with_them["arms"]["unprotected"]["per_seed"][0]["accuracy_twin"] is not None
+    assert without["arms"]["unprotected"]["per_seed"][0]["accuracy_twin"] is None
+
+
 def test_settings_of_a_file_are_overridden_by_the_command_line(tmp_path):
     file = tmp_path / "s.toml"
     file.write_text("[recovery]\nburst = 3\nbudget = 0.2\n[detector]\nkind = 'ewma'\n")

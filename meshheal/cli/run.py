@@ -95,6 +95,10 @@ TunedOption = Annotated[
     Path | None,
     typer.Option("--tuned", metavar="FILE", help="Also with the settings that tuning chose (experiments/tuned.toml)."),
 ]
+TwinOption = Annotated[
+    bool | None,
+    typer.Option("--twin/--no-twin", help="With or without the same runs without faults, to set beside; half the time."),
+]
 PortOption = Annotated[
     int | None, typer.Option("--metrics-port", help="Serve Prometheus metrics on this port while it runs.")
 ]
@@ -158,6 +162,7 @@ def run(
     only: OnlyOption = None,
     profile_ends: EndsOption = False,
     tuned: TunedOption = None,
+    twin: TwinOption = None,
     metrics_port: PortOption = None,
     metrics_host: HostOption = "127.0.0.1",
     outside: OutsideOption = None,
@@ -166,6 +171,7 @@ def run(
 
     def serving_there(e: Experiment) -> Experiment:
         e = e if outside is None else replace(e, outside=outside)
+        e = e if twin is None else replace(e, twin=twin)
         return placed(serving(e, endpoint, config), runtime, hosts, agents_per_host)
 
     both = experiment if tuned is None else also_tuned(experiment, read_tuned(tuned))
