@@ -13,6 +13,7 @@ import typer
 from meshheal import errors
 from meshheal.cli import run as run_command
 from meshheal.cli.app import build
+from meshheal.cli.methods import page as methods_page
 from meshheal.cli.settings import page
 from meshheal.config import Settings
 from meshheal.experiment import prepare
@@ -43,6 +44,12 @@ def options() -> set[str]:
 def test_the_page_of_settings_is_the_settings() -> None:
     assert (ROOT / "docs" / "SETTINGS.md").read_text() == page(), (
         "write it anew: python -m meshheal.cli.settings docs/SETTINGS.md"
+    )
+
+
+def test_the_page_of_methods_is_the_methods_and_what_tuning_tries() -> None:
+    assert (ROOT / "docs" / "METHODS.md").read_text() == methods_page(), (
+        "write it anew: python -m meshheal.cli.methods docs/METHODS.md"
     )
 
 
