@@ -26,75 +26,48 @@ def invoke(*arguments: str) -> Result:
 
 def record_story(recorder: Recorder, task: str) -> None:
     """Agent 1 answers wrongly; a committee rejects it and takes over; neighbour 4 comes to exclude it."""
+    record_answer(recorder, task)
+    record_judgment(recorder, task)
+    record_exclusion(recorder, task)
+
+
+# fmt: off
+def record_answer(recorder: Recorder, task: str) -> None:
     prompt = recorder.text(f"Prove [bold]{task}[/bold] \x1b[31m in red.")
     reply = recorder.text("It holds. \ud800 " + "Trivially so. " * 30)
-    evidence = ReviewRecord(f"{task}-r", task, 1, "algebra", "", "first_look", 0.1, (2,), 0, 5.0, committee=0.2)
     recorder.write(ev.TaskArrived(node=-1, seq=1, t=1.0, task=task, index=7, entry=0, ability="algebra", prompt=prompt))
     recorder.write(ev.ProducerAsked(node=0, seq=1, t=1.0, task=task, producer=1, ability="algebra"))
-    recorder.write(
-        ev.ModelCalled(
-            node=1, seq=1, t=2.0, task=task, model="synthetic/a", purpose="produce", subject=1, n=0,
-            prompt=(("user", prompt),), prompt_hash="00", replies=(reply,), usage=Usage(100, 20), latency=1.0,
-        )
-    )  # fmt: skip
+    recorder.write(ev.ModelCalled(
+        node=1, seq=1, t=2.0, task=task, model="synthetic/a", purpose="produce", subject=1, n=0,
+        prompt=(("user", prompt),), prompt_hash="00", replies=(reply,), usage=Usage(100, 20), latency=1.0,
+    ))
     recorder.write(ev.Answered(node=0, seq=2, t=2.0, task=task, producer=1, value="7", text=reply))
-    recorder.write(
-        ev.FirstLook(
-            node=0,
-            seq=3,
-            t=3.0,
-            task=task,
-            producer=1,
-            reviewer=2,
-            scores=(0.1,),
-            decision="committee",
-            why="low",
-        )
-    )
-    recorder.write(
-        ev.CommitteeMet(
-            node=0,
-            seq=4,
-            t=4.0,
-            task=task,
-            producer=1,
-            members=(2, 3),
-            scores=(0.2, None),
-            deliberated=(0.1, 0.3),
-            verdict=0.2,
-        )
-    )
-    recorder.write(
-        ev.TookOver(
-            node=0,
-            seq=5,
-            t=5.0,
-            task=task,
-            producer=1,
-            members=(2, 3),
-            values=("8", None),
-            chosen=2,
-            replaced=True,
-        )
-    )
-    recorder.write(
-        ev.TaskSettled(node=0, seq=6, t=5.0, task=task, outcome="takeover", producer=1, author=2, value="8", calls=6)
-    )
+
+
+def record_judgment(recorder: Recorder, task: str) -> None:
+    recorder.write(ev.FirstLook(
+        node=0, seq=3, t=3.0, task=task, producer=1, reviewer=2, scores=(0.1,), decision="committee", why="low",
+    ))
+    recorder.write(ev.CommitteeMet(
+        node=0, seq=4, t=4.0, task=task, producer=1, members=(2, 3), scores=(0.2, None), deliberated=(0.1, 0.3),
+        verdict=0.2,
+    ))
+    recorder.write(ev.TookOver(
+        node=0, seq=5, t=5.0, task=task, producer=1, members=(2, 3), values=("8", None), chosen=2, replaced=True,
+    ))
+    recorder.write(ev.TaskSettled(
+        node=0, seq=6, t=5.0, task=task, outcome="takeover", producer=1, author=2, value="8", calls=6,
+    ))
+
+
+def record_exclusion(recorder: Recorder, task: str) -> None:
+    evidence = ReviewRecord(f"{task}-r", task, 1, "algebra", "", "first_look", 0.1, (2,), 0, 5.0, committee=0.2)
     recorder.write(ev.EvidenceShared(node=0, seq=7, t=5.0, task=task, record=evidence, to=(2, 4)))
     recorder.write(ev.TaskGraded(node=-1, seq=2, t=5.0, task=task, correct=True))
-    recorder.write(
-        ev.StateChanged(
-            node=4,
-            seq=1,
-            t=6.0,
-            task=task,
-            agent=1,
-            before="suspect",
-            to="excluded",
-            evidence=71.2,
-            record=evidence.id,
-        )
-    )
+    recorder.write(ev.StateChanged(
+        node=4, seq=1, t=6.0, task=task, agent=1, before="suspect", to="excluded", evidence=71.2, record=evidence.id,
+    ))
+# fmt: on
 
 
 @pytest.fixture

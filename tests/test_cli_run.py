@@ -57,7 +57,7 @@ def run(tmp_path, monkeypatch, capsys):
     return invoke
 
 
-def one_line(found, code, *says):
+def assert_one_line(found, code, *says):
     """An error is one line that says what, ends with its exit code, and shows no traceback."""
     exit_code, out, err = found
     assert exit_code == code, err
@@ -173,13 +173,13 @@ def test_an_experiments_own_script_takes_the_same_options(script, tmp_path):
 
 
 def test_an_unknown_experiment_is_named(run):
-    one_line(run("nonesuch"), 2, "unknown experiment 'nonesuch'", "experiments/nonesuch.py")
+    assert_one_line(run("nonesuch"), 2, "unknown experiment 'nonesuch'", "experiments/nonesuch.py")
 
 
 def test_the_experiments_there_are_are_listed(run, tmp_path):
     (tmp_path / "experiments").mkdir()
     (tmp_path / "experiments" / "known.py").write_text("")
-    one_line(run("nonesuch"), 2, "there are: known")
+    assert_one_line(run("nonesuch"), 2, "there are: known")
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,7 @@ def test_the_experiments_there_are_are_listed(run, tmp_path):
 def test_a_script_that_declares_nothing_usable(run, tmp_path, text, says):
     path = tmp_path / "mine.py"
     path.write_text(text)
-    one_line(run(path), 2, says)
+    assert_one_line(run(path), 2, says)
 
 
 @pytest.mark.parametrize(
@@ -214,12 +214,12 @@ def test_a_script_that_declares_nothing_usable(run, tmp_path, text, says):
 def test_a_settings_file_that_cannot_be_taken(run, script, tmp_path, text, says):
     path = tmp_path / "s.toml"
     path.write_bytes(text.encode("latin-1"))
-    one_line(run(script, "--config", path), 2, says)
+    assert_one_line(run(script, "--config", path), 2, says)
 
 
 def test_a_settings_file_that_is_not_there(run, script, tmp_path):
-    one_line(run(script, "--config", tmp_path / "none.toml"), 2, "none.toml", "No such file")
-    one_line(run(script, "--config", tmp_path), 2, "Is a directory")
+    assert_one_line(run(script, "--config", tmp_path / "none.toml"), 2, "none.toml", "No such file")
+    assert_one_line(run(script, "--config", tmp_path), 2, "Is a directory")
 
 
 @pytest.mark.parametrize(
@@ -247,7 +247,7 @@ def test_a_settings_file_that_is_not_there(run, script, tmp_path):
     ],
 )
 def test_a_setting_that_cannot_be(run, script, setting, says):
-    one_line(run(script, "--set", setting), 2, says)
+    assert_one_line(run(script, "--set", setting), 2, says)
 
 
 @pytest.mark.parametrize(
@@ -270,7 +270,7 @@ def test_a_setting_that_cannot_be(run, script, setting, says):
     ],
 )
 def test_options_that_cannot_be(run, script, arguments, says):
-    one_line(run(script, *arguments), 2, says)
+    assert_one_line(run(script, *arguments), 2, says)
 
 
 def test_an_unknown_display(tmp_path, script, monkeypatch, capsys):
@@ -278,7 +278,7 @@ def test_an_unknown_display(tmp_path, script, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["meshheal", "run", str(script), "--display", "loud"])
     with pytest.raises(SystemExit) as end:
         guarded(build())
-    one_line((end.value.code, *capsys.readouterr()), 2, "choose none, plain or full")
+    assert_one_line((end.value.code, *capsys.readouterr()), 2, "choose none, plain or full")
     assert not (tmp_path / "runs").exists()
 
 
@@ -294,7 +294,7 @@ def test_a_topology_that_lacks_coverage_says_which_agent_lacks_what(run, made, t
             "EXPERIMENT = replace(EXPERIMENT, topology=LINE)\n\nif __name__",
         )
     )
-    one_line(run(path), 2, "agent 0 reaches", "producer", "Add edges")
+    assert_one_line(run(path), 2, "agent 0 reaches", "producer", "Add edges")
 
 
 def test_a_recorded_model_without_the_asked_items(run, made, tmp_path):
@@ -309,22 +309,22 @@ def test_a_recorded_model_without_the_asked_items(run, made, tmp_path):
     )
     found = run(script)
     assert found[0] == 2
-    one_line(found, 2, "recorded/")
+    assert_one_line(found, 2, "recorded/")
 
 
 def test_a_data_file_cut_in_the_middle(run, script, tmp_path):
     data = write_outputs(tmp_path / "data", 40)
     file = data / "model_outputs_strong-b_5shots.json"
     file.write_bytes(file.read_bytes()[:3000])
-    one_line(run(script, "--data", data), 2, "model_outputs_strong-b_5shots.json")
+    assert_one_line(run(script, "--data", data), 2, "model_outputs_strong-b_5shots.json")
 
 
 def test_a_data_file_of_another_kind(run, script, tmp_path):
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "model_outputs_x_5shots.json").write_text('{"a": 1}')
-    one_line(run(script, "--data", tmp_path / "data"), 2, "model_outputs_x_5shots.json")
+    assert_one_line(run(script, "--data", tmp_path / "data"), 2, "model_outputs_x_5shots.json")
     (tmp_path / "data" / "model_outputs_x_5shots.json").write_bytes(b"\x00\xff\x00")
-    one_line(run(script, "--data", tmp_path / "data"), 2, "model_outputs_x_5shots.json")
+    assert_one_line(run(script, "--data", tmp_path / "data"), 2, "model_outputs_x_5shots.json")
 
 
 # --- what the harness suffers ---
@@ -332,8 +332,8 @@ def test_a_data_file_of_another_kind(run, script, tmp_path):
 
 def test_a_run_directory_that_cannot_be_made(run, script, tmp_path):
     (tmp_path / "file").write_text("")
-    one_line(run(script, out=tmp_path / "file" / "runs"), 4, "cannot make a run directory", "--out")
-    one_line(run(script, out="/dev/null/runs"), 4, "cannot make a run directory", "--out")
+    assert_one_line(run(script, out=tmp_path / "file" / "runs"), 4, "cannot make a run directory", "--out")
+    assert_one_line(run(script, out="/dev/null/runs"), 4, "cannot make a run directory", "--out")
 
 
 def limited(size):
@@ -361,7 +361,7 @@ def test_a_full_disk_is_one_line_and_what_was_written_stays_readable(tmp_path, p
         cwd=tmp_path,
         preexec_fn=limited(60_000),
     )
-    one_line((done.returncode, done.stdout, done.stderr), 4, "cannot write", "Make room")
+    assert_one_line((done.returncode, done.stdout, done.stderr), 4, "cannot write", "Make room")
     directory = open_run("latest", tmp_path / "runs")
     assert directory.results is None
     shown = command("log", directory.path, cwd=tmp_path)
@@ -382,7 +382,7 @@ def test_a_disk_too_full_for_the_declaration_is_one_line_too(tmp_path, script):
         cwd=tmp_path,
         preexec_fn=limited(100),
     )
-    one_line((done.returncode, done.stdout, done.stderr), 4, "cannot write")
+    assert_one_line((done.returncode, done.stdout, done.stderr), 4, "cannot write")
 
 
 def test_an_interrupt_before_anything_runs_is_130_too(run, script, monkeypatch):
