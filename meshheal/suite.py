@@ -71,7 +71,7 @@ def also_tuned(declared: Experiment | Suite, tuned: Tuned) -> Suite:
             e, name=f"{e.name}_tuned", by_method=tuned.settings, tuned_on=tuned.seeds
         )
     if isinstance(declared, Suite):
-        return replace(declared, experiments=made)
+        return replace(declared, name=f"{declared.name}-tuned", experiments=made)
     return Suite(name=f"{declared.name}-tuned", experiments=made)
 
 

@@ -194,7 +194,7 @@ def test_every_experiment_of_a_study_gets_its_tuned_form_and_either_can_be_taken
     suite = Suite(name="s", experiments={"a": tiny.simulated(data), "b": tiny.simulated(data)}, columns=("detected",))
     both = also_tuned(suite, Tuned((1000,), MILD))
     assert list(both.experiments) == ["a", "a-tuned", "b", "b-tuned"]
-    assert both.columns == suite.columns
+    assert (both.name, both.columns) == ("s-tuned", suite.columns)
     assert list(chosen(both, "b-tuned", False).experiments) == ["b-tuned"]
 
 
