@@ -67,19 +67,18 @@ class World(Struct):
 
     absences: tuple[Crash, ...] = ()
     """Of the faults, those in which an agent is away by plan."""
+    arrivals_per_beat: float = 1.0
+    """Arrivals of the stream in one mean inter-arrival time of a closed neighbourhood: N / (mean degree + 1), at least
+    1. Follows from the graph; counted once, since every arrival asks for it."""
 
     def __post_init__(self) -> None:
+        degree = sum(len(n) for n in self.neighbours) / self.size
+        self.arrivals_per_beat = max(1.0, self.size / (degree + 1))
         self.absences = tuple(f for f in self.faults if isinstance(f, Crash) and f.planned)
 
     @property
     def size(self) -> int:
         return len(self.neighbours)
-
-    @property
-    def arrivals_per_beat(self) -> float:
-        """Arrivals of the stream in one mean inter-arrival time of a closed neighbourhood: N / (mean degree + 1)."""
-        degree = sum(len(n) for n in self.neighbours) / self.size
-        return max(1.0, self.size / (degree + 1))
 
     def ability_names(self) -> tuple[Ability, ...]:
         return tuple(sorted({a for held in self.abilities for a in held} | {t.ability for t in self.tasks}))
