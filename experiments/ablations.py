@@ -8,7 +8,7 @@ from meshheal.experiment import Experiment
 from meshheal.methods import METHODS
 from meshheal.results import Family
 from meshheal.suite import Suite, main
-from sim.faults import swap
+from sim.faults import staggered
 from sim.workloads import gym
 from topologies import complete
 
@@ -24,10 +24,7 @@ SUITE = Suite(
             workload=gym("math", tasks=630, benchmark="BBH"),
             healthy="synthetic/gpt-oss-120b",
             outside="synthetic/llama-3.1-8b",
-            faults=(
-                swap(agent=0, to="synthetic/llama-3.2-1b", at=105, back=315),
-                swap(agent=3, to="synthetic/llama-3.2-1b", at=210, back=420),
-            ),
+            faults=staggered("synthetic/llama-3.2-1b"),
             methods=("meshheal", "meshheal-seed", *PARTS, *BOUNDS, "unprotected"),
             seeds=30,
             family=Family(against=PARTS),

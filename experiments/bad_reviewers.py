@@ -7,12 +7,12 @@ degraded, so that `reviews-only` has no degraded phase: its accuracy is that of 
 
 from meshheal.experiment import Experiment
 from meshheal.suite import Suite, main
-from sim.faults import Fault, swap
+from sim.faults import Fault, staggered, swap
 from sim.workloads import gym
 from topologies import complete
 
 WEAK = "synthetic/llama-3.2-1b"
-STAGGERED = (swap(0, WEAK, at=105, back=315), swap(3, WEAK, at=210, back=420))
+STAGGERED = staggered(WEAK)
 
 
 def judged(label: str, faults: tuple[Fault, ...], agreeable: float | None = None) -> Experiment:

@@ -9,7 +9,7 @@ from meshheal.experiment import Experiment
 from meshheal.operating import compare_detectors
 from meshheal.results import Family
 from meshheal.suite import Suite, main
-from sim.faults import Fault, swap
+from sim.faults import Fault, staggered
 from sim.workloads import gym
 from topologies import complete
 
@@ -36,7 +36,7 @@ SUITE = Suite(
     name="detectors",
     experiments={
         "quiet": watched("quiet", 1500),
-        "faulty": watched("faulty", 450, (swap(0, WEAK, at=105, back=315), swap(3, WEAK, at=210, back=420))),
+        "faulty": watched("faulty", 450, staggered(WEAK)),
     },
     columns=("accuracy_healthy", "tokens_per_task", "probe_calls_per_task"),
     after=compare_detectors,

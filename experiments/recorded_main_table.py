@@ -8,7 +8,7 @@ Needs --data DIR with the published model_outputs_* files.
 from meshheal.experiment import Experiment, main
 from meshheal.methods import METHODS
 from meshheal.results import Family
-from sim.faults import swap
+from sim.faults import staggered
 from sim.workloads import mmlu_pro
 from topologies import complete
 
@@ -21,10 +21,7 @@ EXPERIMENT = Experiment(
     workload=mmlu_pro(tasks=630),
     healthy=tuple(f"recorded/{m}" for m in (FLASH, LLAMA, PRO, FLASH, PRO, LLAMA)),
     outside="recorded/Meta-Llama-3_1-8B-Instruct",
-    faults=(
-        swap(agent=0, to="recorded/Llama-2-7b-hf", at=105, back=315),
-        swap(agent=3, to="recorded/Llama-2-7b-hf", at=210, back=420),
-    ),
+    faults=staggered("recorded/Llama-2-7b-hf"),
     methods=RECORDED,
     seeds=5,
     family=Family(against=tuple(n for n in RECORDED if not METHODS[n].marks and not n.startswith("meshheal"))),

@@ -6,7 +6,7 @@ own recorded one. Needs --data DIR with the published model_outputs_* files.
 """
 
 from meshheal.experiment import Experiment, main
-from sim.faults import swap
+from sim.faults import staggered
 from sim.workloads import mmlu_pro
 from topologies import complete
 
@@ -25,10 +25,7 @@ EXPERIMENT = Experiment(
         "recorded/Meta-Llama-3_1-70B-Instruct",
     ),
     outside="recorded/Meta-Llama-3_1-8B-Instruct",
-    faults=(
-        swap(agent=0, to="recorded/Llama-2-7b-hf", at=105, back=315),
-        swap(agent=3, to="recorded/Llama-2-7b-hf", at=210, back=420),
-    ),
+    faults=staggered("recorded/Llama-2-7b-hf"),
     methods=("meshheal", "meshheal-seed", "unprotected"),
     seeds=5,
 )

@@ -6,7 +6,7 @@ came to its answer has none; a step of K is taken to be a K-th as long as a whol
 
 from meshheal.experiment import Experiment
 from meshheal.suite import Suite, main
-from sim.faults import swap
+from sim.faults import staggered
 from sim.workloads import gym
 from topologies import complete
 
@@ -21,10 +21,7 @@ SUITE = Suite(
             workload=gym("math", tasks=630, benchmark="BBH"),
             healthy="synthetic/gpt-oss-120b",
             outside="synthetic/llama-3.1-8b",
-            faults=(
-                swap(agent=0, to="synthetic/llama-3.2-1b", at=105, back=315),
-                swap(agent=3, to="synthetic/llama-3.2-1b", at=210, back=420),
-            ),
+            faults=staggered("synthetic/llama-3.2-1b"),
             methods=("meshheal", "symphony-paper"),
             seeds=5,
             twin=False,

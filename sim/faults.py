@@ -85,6 +85,11 @@ def swap(agent: AgentId, to: str, at: int, back: int, roles: Sequence[Purpose] =
     return Swap(agent, to, at, back, tuple(roles), degraded)
 
 
+def staggered(to: str) -> tuple[Swap, Swap]:
+    """The swaps of experiments/staggered_math: 105 arrivals of one degraded agent, of both, and of the other."""
+    return swap(agent=0, to=to, at=105, back=315), swap(agent=3, to=to, at=210, back=420)
+
+
 def timed_swap(
     agent: AgentId,
     to: str,

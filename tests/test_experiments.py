@@ -11,6 +11,7 @@ from meshheal.errors import UsageError
 from meshheal.experiment import Experiment, prepare
 from meshheal.measures import find
 from meshheal.suite import Suite
+from sim.faults import staggered
 
 FOLDER = Path(__file__).resolve().parents[1] / "experiments"
 SCRIPTS = sorted(path for path in FOLDER.glob("*.py"))
@@ -58,3 +59,9 @@ def test_in_the_sparse_network_of_576_a_hundredth_of_the_edges_leaves_every_degr
     assert len(network.degraded) == len(network.among_healthy) == 192
     other = prepare(suite.experiments["576-complete"]).network
     assert other.degraded == network.degraded
+
+
+def test_experiments_with_the_staggered_swaps_have_those_of_staggered_math():
+    declared = load(str(FOLDER / "staggered_math.py"))
+    assert isinstance(declared, Experiment)
+    assert declared.faults == staggered("synthetic/llama-3.2-1b")

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from openai_server import Server
 from tiny import command, simulated, write_outputs, write_script
 
-from meshheal.cli.run import adapt, overrides, serving
+from meshheal.cli.run import Changes, adapt, overrides, serving
 from meshheal.errors import ModelError, UsageError
 from meshheal.experiment import prepare
 from meshheal.models import Served
@@ -126,13 +126,13 @@ def test_a_live_model_without_an_endpoint_says_how_to_give_one(e):
 
 def test_reviews_by_likelihood_want_real_models(e):
     with pytest.raises(UsageError, match=r"synthetic/gpt-oss-120b is simulated.*openai/NAME"):
-        prepare(adapt(e, None, None, None, None, None, None, None, ["review.by=likelihood"], None))
+        prepare(adapt(e, Changes(settings=("review.by=likelihood",))))
 
 
 @pytest.mark.server
 def test_live_models_are_looked_at_once_before_a_run(e):
     with Server(models=("m",)) as server:
-        live = adapt(e, None, "openai/a", "openai/b", None, None, None, None, None, None)
+        live = adapt(e, Changes(healthy="openai/a", degraded="openai/b"))
         where = {n: {"endpoints": [server.url], "served_as": "m"} for n in ("a", "b")}
         prepared = prepare(replace(live, endpoints=where))
         assert "live" in prepared.natures()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 import observed
@@ -88,3 +89,13 @@ def test_a_run_that_is_not_there_ends_in_one_line(tmp_path: Path) -> None:
     done = command("spans", "nothing", "--runs", tmp_path)
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
+
+
+def test_a_collector_that_is_not_there_ends_in_one_line(run: RunDir, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
+    with socket.socket() as closed:  # bound, and nobody listens
+        closed.bind(("127.0.0.1", 0))
+        done = command("spans", run.path, "--otlp", f"http://127.0.0.1:{closed.getsockname()[1]}/v1/traces")
+    assert done.returncode == 4
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert "--otlp" in done.stderr

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from meshheal.cli.run import adapt, chosen, load
+from meshheal.cli.run import Changes, adapt, chosen, load
 from meshheal.cli.table import all_tables
 from meshheal.config import Settings
 from meshheal.errors import UsageError
@@ -211,7 +211,7 @@ def test_a_configuration_that_lacks_a_workload_is_not_compared(data, tmp_path):
         },
         after=write,
     )
-    suite = adapt(suite, None, None, None, None, None, 30, None, None, None)
+    suite = adapt(suite, Changes(tasks=30))
     with pytest.raises(UsageError, match="not every configuration ran on every workload"):
         SuiteStudy.start(suite, tmp_path, NOW).run(0, [quiet] * 2)
 

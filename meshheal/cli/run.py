@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, cast
 
 import typer
+from msgspec import Struct
 from msgspec.structs import replace
 
 from meshheal.cli.app import guarded
@@ -176,7 +177,8 @@ def run(
 
     both = experiment if tuned is None else also_tuned(experiment, read_tuned(tuned))
     found = chosen(both, only, profile_ends)
-    changed = adapt(found, seeds, healthy, degraded, workload, data, tasks, methods, settings, config)
+    asked = Changes(seeds, healthy, degraded, workload, data, tasks, methods, tuple(settings or ()), config)
+    changed = adapt(found, asked)
     changed = changed.changed(serving_there) if isinstance(changed, Suite) else serving_there(changed)
     with exposed(metrics_port, metrics_host) as exposition:
         conduct(changed, out, as_json, display, parallel, resume, exposition)
@@ -210,60 +212,50 @@ def chosen(declared: Experiment | Suite, only: str | None, profile_ends: bool) -
     return at_profile_ends(declared) if profile_ends else declared
 
 
-def adapt(
-    e: Experiment | Suite,
-    seeds: int | None,
-    healthy: str | None,
-    degraded: str | None,
-    workload: str | None,
-    data: Path | None,
-    tasks: int | None,
-    methods: str | None,
-    settings: list[str] | None,
-    config: Path | None,
-) -> Experiment | Suite:
+class Changes(Struct, frozen=True):
+    """What the command line changes of an experiment; None: as declared."""
+
+    seeds: int | None = None
+    healthy: str | None = None
+    degraded: str | None = None
+    workload: str | None = None
+    data: Path | None = None
+    tasks: int | None = None
+    methods: str | None = None
+    settings: tuple[str, ...] = ()
+    config: Path | None = None
+
+
+def adapt(e: Experiment | Suite, to: Changes) -> Experiment | Suite:
     """The experiment, or every one of the suite, as the command line changes it."""
-    if isinstance(e, Suite):
-        if workload is not None:
-            raise UsageError(f"--workload {workload}: the study {e.name} has workloads of its own; leave it out")
-        if data is not None:
-            e = e.changed(lambda one: replace(one, workload=real(one.workload, data)))
-
-        def change(one: Experiment) -> Experiment:
-            return _adapted(one, seeds, healthy, degraded, None, None, tasks, methods, settings, config)
-
-        return e.changed(change)
-    return _adapted(e, seeds, healthy, degraded, workload, data, tasks, methods, settings, config)
-
-
-def _adapted(
-    e: Experiment,
-    seeds: int | None,
-    healthy: str | None,
-    degraded: str | None,
-    workload: str | None,
-    data: Path | None,
-    tasks: int | None,
-    methods: str | None,
-    settings: list[str] | None,
-    config: Path | None,
-) -> Experiment:
-    if seeds is not None:
-        e = replace(e, seeds=seeds)
-    if healthy is not None:
-        e = replace(e, healthy=_names("--healthy", healthy))
-    if degraded is not None:
-        e = replace(e, faults=tuple(replace(f, to=degraded) if hasattr(f, "to") else f for f in e.faults))
-    if methods is not None:
-        e = replace(e, methods=tuple(dict.fromkeys(_names("--methods", methods))))
-    load = e.workload
-    if workload is not None:
-        load = replace(load, name=workload, data=None)
+    if isinstance(e, Experiment):
+        return _adapted(e, to)
+    if to.workload is not None:
+        raise UsageError(f"--workload {to.workload}: the study {e.name} has workloads of its own; leave it out")
+    data = to.data
     if data is not None:
-        load = replace(load, data=str(data))
-    if tasks is not None:
-        load = replace(load, tasks=tasks)
-    return replace(e, workload=load, settings=overrides(e.settings, settings or [], config))
+        e = e.changed(lambda one: replace(one, workload=real(one.workload, data)))
+    each = replace(to, data=None)
+    return e.changed(lambda one: _adapted(one, each))
+
+
+def _adapted(e: Experiment, to: Changes) -> Experiment:
+    if to.seeds is not None:
+        e = replace(e, seeds=to.seeds)
+    if to.healthy is not None:
+        e = replace(e, healthy=_names("--healthy", to.healthy))
+    if to.degraded is not None:
+        e = replace(e, faults=tuple(replace(f, to=to.degraded) if hasattr(f, "to") else f for f in e.faults))
+    if to.methods is not None:
+        e = replace(e, methods=tuple(dict.fromkeys(_names("--methods", to.methods))))
+    load = e.workload
+    if to.workload is not None:
+        load = replace(load, name=to.workload, data=None)
+    if to.data is not None:
+        load = replace(load, data=str(to.data))
+    if to.tasks is not None:
+        load = replace(load, tasks=to.tasks)
+    return replace(e, workload=load, settings=overrides(e.settings, list(to.settings), to.config))
 
 
 def placed(e: Experiment, runtime: str | None, hosts: int | None, agents_per_host: int | None) -> Experiment:

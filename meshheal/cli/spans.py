@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
@@ -40,6 +41,7 @@ def spans(
     arms = [arm for arm in found.arms() if method in ("", arm.method) and seed in (None, arm.seed)]
     if not arms:
         raise UsageError(f"run {found.name} has no such log")
+    logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)  # it logs each attempt; the error says it once
     exporter: Any = OTLPSpanExporter(endpoint=otlp)
     try:
         sent = send(found, arms, exporter)
