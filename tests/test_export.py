@@ -212,6 +212,7 @@ def test_the_command_exports_and_says_what_it_exported(simulated_run, tmp_path):
         ("x.jsonl", {"kind": "played"}, "recorded only"),
         ("x.jsonl", {"method": "nix"}, "no log to export of method 'nix'"),
         ("no/such/folder/x.jsonl", {}, "No such file"),
+        ("/dev/null/x.jsonl", {}, "Not a directory"),
     ],
 )
 def test_what_cannot_be_exported_is_one_clear_line_and_leaves_nothing(simulated_run, tmp_path, to, options, said):

@@ -285,5 +285,5 @@ def test_the_command_writes_one_file_and_says_where(run: RunDir, tmp_path: Path)
     assert done.stdout.startswith(f"{tmp_path / 'r.html'}: 2 logs, ")
     assert (tmp_path / "r.html").read_text().startswith("<!doctype html>")
     failed = command("report", run.path, "--out", tmp_path / "none" / "r.html")
-    assert (failed.returncode, failed.stdout) == (4, "")
+    assert (failed.returncode, failed.stdout) == (2, "")
     assert "choose another file with --out" in failed.stderr

@@ -137,6 +137,9 @@ def test_the_command_shows_compares_and_writes_tables(done, tmp_path):
     assert "processor ms a task" in costs
     compared = command("compare", "latest/long", "latest/short", "--out", out, "--json")
     assert json.loads(compared.stdout)["mode"] == "simulated"
+    nowhere = command("tables", study.name, "--out", out, "-o", tmp_path / "t.txt")
+    assert (nowhere.returncode, nowhere.stderr.count("\n")) == (2, 1)
+    assert "add --format" in nowhere.stderr
     wrong = command("tables", study.name, "--out", out, "--format", "word")
     assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1)
 

@@ -68,7 +68,7 @@ def export(
     except OSError as error:
         raise UsageError(f"export to {to}: {error.strerror or error}") from error
     finally:
-        with suppress(FileNotFoundError):
+        with suppress(FileNotFoundError, NotADirectoryError):
             part.unlink()
     _show(to, found)
 

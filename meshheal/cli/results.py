@@ -60,6 +60,8 @@ def tables_command(
     elif form in ("md", "latex"):
         _put(render(made, cast("Literal['md', 'latex']", form)), output)
     elif form == "text":
+        if output is not None:
+            raise UsageError(f"--output {output}: text is for the terminal; add --format md, latex or parquet")
         for table in made:
             show(table, sys.stdout)
     else:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
-from meshheal.errors import TraceError, UsageError
+from meshheal.errors import UsageError
 from meshheal.folds.report.about import TWIN, About, about, order
 from meshheal.folds.report.columns import Arm
 from meshheal.folds.report.heads import Head, Network, network, speak
@@ -84,11 +84,11 @@ def build(run: RunDir, methods: Sequence[str] = (), seeds: Sequence[int] = (), s
 
 
 def write(report: Report, path: Path) -> None:
-    """Write the page. Raises `TraceError` where that is not possible."""
+    """Write the page. Raises `UsageError` where that is not possible."""
     try:
         path.write_text(report.html, encoding="utf-8")
     except OSError as error:
-        raise TraceError(f"cannot write {path}: {error.strerror}; choose another file with --out") from error
+        raise UsageError(f"cannot write {path}: {error.strerror}; choose another file with --out") from error
 
 
 def _methods(run: RunDir) -> list[str]:
