@@ -499,10 +499,12 @@ class Host:
             if isinstance(message, Tell):
                 body = Missing(tuple(self._take_in(parcel.to, message)))
                 await self._reactions_done()
-            else:
+            elif isinstance(message, Forward):
                 work = self._serve(parcel.sender, parcel.to[0], message)
                 await asyncio.wait([work])
                 body = Refused(f"agent {parcel.to[0]} went down") if work.cancelled() else work.result()
+            else:
+                body = await self._serving(parcel.sender, parcel.to[0], message)
         except asyncio.CancelledError:
             body = Refused(f"agent {parcel.to[0]} went down")
         except HARNESS_ERRORS:
