@@ -6,7 +6,7 @@
 Without --url: a loopback server in a process of its own that answers at once with the same bytes, so that what is measured is the
 client. Interleaved, each round running all of them once:
 
-- `meshheal`: `OpenAI.complete`, with all it does: queueing, deadline, the openai client, reading the reply, counting tokens;
+- `meshheal`: `OpenAI.complete`, with all it does: queueing, deadline, HTTP, reading the reply, counting tokens;
 - `bare`: aiohttp alone, JSON out, JSON in, at the same concurrency in the same process;
 - `openai`: the openai client as it comes (`chat.completions.create` on its own aiohttp transport), for comparison.
 

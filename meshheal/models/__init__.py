@@ -1,7 +1,7 @@
 """Models behind OpenAI-compatible servers: vLLM, SGLang, llama.cpp, hosted ones.
 
 `served` describes where a model is served, `openai` is the model, `likelihood` its answers and scores by likelihood. One call
-passes `endpoints` (which server, how many at a time), `retries` (what is tried again, and when), `client` (the openai client on
+passes `endpoints` (which server, how many at a time), `retries` (what is tried again, and when), `client` (HTTP, on
 aiohttp) and `replies` (what the server said). A call that cannot be had ends in a `ModelError` whose boundary is one of
 `BOUNDARIES`.
 """

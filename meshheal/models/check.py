@@ -32,7 +32,7 @@ def check(name: str, served: Served) -> None:
     Raises `UsageError` where a key is missing or refused, or an endpoint lacks the model, and `ModelError` where no endpoint
     answers. One that is down among others that are not is left for the run to deal with.
     """
-    if find_spec("openai") is None or find_spec("aiohttp") is None:
+    if find_spec("aiohttp") is None:
         raise UsageError(f"model openai/{name}: the client is not installed; run `pip install 'meshheal[openai]'`")
     wanted = served.served_as or name
     downs: list[str] = []

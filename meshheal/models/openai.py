@@ -70,7 +70,7 @@ class OpenAI:
         self._model = served.served_as or name
         self._seed = seed
         self._tasks = tasks or {}
-        self._connect = connect or _openai
+        self._connect = connect or _http
         self._open: _Open | None = None
         self._one_at_a_time = False
         """The server refused several samples in one request."""
@@ -294,7 +294,7 @@ class _Open(Struct):
     endpoints: Endpoints
 
 
-def _openai(keys: Mapping[str, str | None], most: int, proxies: bool) -> Transport:
+def _http(keys: Mapping[str, str | None], most: int, proxies: bool) -> Transport:
     from meshheal.models.client import Client  # heavy, and wanted by live runs only
 
     return Client(keys, most, proxies)
