@@ -22,12 +22,13 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from meshheal.beliefs import Beliefs, Finding, Opinion
+from meshheal.beliefs import Beliefs, Finding
 from meshheal.cli.run import load
 from meshheal.events import EvidenceShared, TaskArrived
 from meshheal.experiment import Arm, Experiment, Prepared, prepare, run_arm, world
 from meshheal.floor import Floor, Ratio, Scored, scored
 from meshheal.folds.summary import SeedResult
+from meshheal.opinion import Opinion
 from meshheal.results import merge_twins, summarise
 from meshheal.stats import Interval, arl0, mean_interval
 from meshheal.sweep import Report, Sweep

@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar
 from msgspec import Struct
 
 from meshheal import answers, likelihood, prompts, reply
-from meshheal.beliefs import Beliefs, Change, Moved, Neighbour, Shadowed, Withheld
+from meshheal.beliefs import Beliefs, Change, Moved, Shadowed, Withheld
 from meshheal.calls import Called, Caller
 from meshheal.config import Settings
 from meshheal.errors import InternalError, NetworkError
@@ -44,6 +44,7 @@ from meshheal.network import (
     TakeOver,
     Tell,
 )
+from meshheal.opinion import Neighbour
 from meshheal.prober import Prober
 from meshheal.recovery import GroupWatch
 from meshheal.review import Ladder

@@ -11,21 +11,12 @@ from typing import Any, Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from meshheal.config import Detector as DetectorSettings
 from meshheal.config import Settings
-from meshheal.detector import Detector, EDetector, ReturnTest, make
+from meshheal.detector import Detector, EDetector
 from meshheal.events import State
-from meshheal.reference import Cell, Levels, Offset, Stratum, stratum_of
+from meshheal.opinion import Neighbour, Opinion, begun, convicting_test
+from meshheal.reference import Cell, Levels, stratum_of
 from meshheal.types import ANY, Ability, AgentId, ReviewRecord
-
-
-class Neighbour(Struct, frozen=True):
-    """What is public about an agent: its abilities, the model family it declares, and its own neighbours."""
-
-    id: AgentId
-    abilities: tuple[Ability, ...]
-    family: str
-    neighbours: tuple[AgentId, ...]
 
 
 class Change(Struct, frozen=True):
@@ -69,133 +60,8 @@ _PENDING_LIMIT = 64
 """Residuals held while suspicion is open; more than that and the oldest are taken as they are."""
 
 
-def _detector(settings: DetectorSettings) -> Detector:
-    """The test that convicts; under threshold=guaranteed in the Shiryaev-Roberts form, at its bound."""
-    guaranteed = settings.threshold == "guaranteed" and settings.kind == "e-cusum"
-    return make("e-sr" if guaranteed else settings.kind, settings)
-
-
 def _rests(detector: Detector, score: float, expected: float) -> bool:
     return type(detector) is EDetector and detector.rests(score, expected)
-
-
-def _return_test(settings: Settings) -> ReturnTest:
-    return ReturnTest(settings.recovery.return_bets, settings.recovery.return_margin)
-
-
-def _tested(tests: dict[Ability, ReturnTest], ability: Ability, settings: Settings) -> ReturnTest:
-    """The test of that ability, begun where there is none."""
-    test = tests.get(ability)
-    if test is None:
-        test = tests[ability] = _return_test(settings)
-    return test
-
-
-_NONE: dict[str, Detector] = {}
-
-
-class Opinion:
-    """All that an observer holds about one neighbour."""
-
-    __slots__ = (
-        "abilities",
-        "by_ability",
-        "evidence",
-        "excluded_abilities",
-        "last_seen",
-        "offset",
-        "pending",
-        "power",
-        "probation_left",
-        "returning",
-        "shadows",
-        "sparing",
-        "state",
-        "wide",
-        "withheld",
-    )
-
-    def __init__(self, neighbour: Neighbour, settings: Settings) -> None:
-        d = settings.detector
-        self.abilities = neighbour.abilities
-        self.state: State = "healthy"
-        self.excluded_abilities: set[Ability] = set()
-        self.wide: Detector = _detector(d)
-        self.by_ability: dict[Ability, Detector] = {}
-        self.offset = Offset(d.own_offset_prior, d.own_offset_max if d.own_offset else 0.0, d.window)
-        self.pending: list[tuple[ReviewRecord, float]] = []
-        self.sparing: dict[Ability, ReturnTest] = {}
-        """While suspicion is open: evidence, per ability, that the fault does not touch it."""
-        self.returning: dict[Ability, ReturnTest] = {}
-        """Tests in the other direction: per excluded ability, or under "" for the whole agent."""
-        self.probation_left = 0
-        self.shadows: dict[str, Detector] = {kind: make(kind, d) for kind in d.shadow} if d.shadow else _NONE
-        self.evidence = 1.0
-        self.power = 0
-        self.withheld = False
-        self.last_seen = 0
-        """Ordinal, among the observer's records, of the last one about this agent."""
-
-    def acquit(self) -> None:
-        """Start the tests that accuse anew."""
-        self.wide.reset()
-        self.by_ability.clear()
-        self.sparing.clear()
-        self.pending.clear()
-        self.evidence = 1.0
-        self.power = 0
-        self.withheld = False
-
-    def fresh(self) -> None:
-        """Start all tests anew."""
-        self.acquit()
-        self.returning.clear()
-
-    def state_of(self) -> Any:
-        return {
-            "state": self.state,
-            "excluded_abilities": sorted(self.excluded_abilities),
-            "wide": self.wide.state(),
-            "by_ability": {a: d.state() for a, d in self.by_ability.items()},
-            "offset": self.offset.state(),
-            "pending": list(self.pending),
-            "returning": {a: t.state() for a, t in self.returning.items()},
-            "sparing": {a: t.state() for a, t in self.sparing.items()},
-            "probation_left": self.probation_left,
-            "shadows": {k: d.state() for k, d in self.shadows.items()},
-            "evidence": self.evidence,
-            "power": self.power,
-            "withheld": self.withheld,
-            "last_seen": self.last_seen,
-        }
-
-    def restore(self, state: Any, settings: Settings) -> None:
-        self.state = state["state"]
-        self.excluded_abilities = set(state["excluded_abilities"])
-        self.wide.restore(state["wide"])
-        self.by_ability = {}
-        for ability, inner in state["by_ability"].items():
-            self.by_ability[ability] = _detector(settings.detector)
-            self.by_ability[ability].restore(inner)
-        self.offset.restore(state["offset"])
-        self.pending = list(state["pending"])
-        for name in ("returning", "sparing"):
-            tests: dict[Ability, ReturnTest] = {}
-            for ability, inner in state[name].items():
-                tests[ability] = _return_test(settings)
-                tests[ability].restore(inner)
-            setattr(self, name, tests)
-        self.probation_left = state["probation_left"]
-        for kind, inner in state["shadows"].items():
-            self.shadows[kind].restore(inner)
-        self.evidence, self.power = state["evidence"], state["power"]
-        self.withheld, self.last_seen = state["withheld"], state["last_seen"]
-
-
-def _expected(opinion: Opinion, stratum: Stratum, ability: Ability, level: float) -> float:
-    """What the agent's score should be in the mean: the level of its peers plus its own offset, in [0, 1]."""
-    expected = level + opinion.offset.value(stratum, ability)
-    return 0.0 if expected < 0.0 else 1.0 if expected > 1.0 else expected
 
 
 class Beliefs:
@@ -253,7 +119,7 @@ class Beliefs:
         """b of the design: level of the peers plus own offset, in [0, 1]; None without a reference."""
         stratum = stratum_of(record)
         level = self._level(record, self._levels.cell(record, stratum))
-        return None if level is None else _expected(self.opinions[record.producer], stratum, record.ability, level)
+        return None if level is None else self.opinions[record.producer].expected(stratum, record.ability, level)
 
     def _level(self, record: ReviewRecord, cell: Cell) -> float | None:
         """Level of the peers on what the record is about."""
@@ -288,7 +154,7 @@ class Beliefs:
         if level is None:
             self._levels.learn(record, cell)
             return []
-        expected = _expected(opinion, stratum, record.ability, level)
+        expected = opinion.expected(stratum, record.ability, level)
         found: list[Finding] = []
         self._test(opinion, record, expected, found)
         residual = record.score - level
@@ -313,7 +179,7 @@ class Beliefs:
         if _rests(wide, score, expected) and (detector is None or _rests(detector, score, expected)):
             return  # as most scores of a healthy agent: nothing stands against it, and nothing would
         if detector is None:
-            detector = by[record.ability] = _detector(self._settings.detector)
+            detector = by[record.ability] = convicting_test(self._settings.detector)
         if type(wide) is EDetector and type(detector) is EDetector:
             factors = wide.factors(score, expected)
             wide.take(factors)
@@ -341,7 +207,7 @@ class Beliefs:
 
     def _hold(self, opinion: Opinion, record: ReviewRecord, residual: float, expected: float) -> None:
         """Scores under suspicion wait: they count once it closes, and are dropped on conviction."""
-        _tested(opinion.sparing, record.ability, self._settings).update(record.score, expected)
+        begun(opinion.sparing, record.ability, self._settings).update(record.score, expected)
         opinion.pending.append((record, residual))
         if len(opinion.pending) > _PENDING_LIMIT:
             self._count(opinion, *opinion.pending.pop(0))
@@ -456,11 +322,11 @@ class Beliefs:
             expected = 1.0  # nobody to compare with at all: the most that can be asked returns no sooner either
         at = self._settings.recovery.return_at
         found: list[Finding] = []
-        by_ability = _tested(opinion.returning, record.ability, self._settings).update(record.score, expected)
+        by_ability = begun(opinion.returning, record.ability, self._settings).update(record.score, expected)
         if opinion.state != "excluded":
             if by_ability >= at:
                 self._ability_back(opinion, record.producer, record.ability, found)
-        elif _tested(opinion.returning, "", self._settings).update(record.score, expected) >= at:
+        elif begun(opinion.returning, "", self._settings).update(record.score, expected) >= at:
             opinion.fresh()
             opinion.probation_left = self._settings.recovery.probation
             self._move(opinion, record.producer, "probation" if opinion.probation_left else "healthy", "probes", found)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal
 
 from meshheal import answers, reply
-from meshheal.beliefs import Opinion
 from meshheal.errors import NetworkError
 from meshheal.events import EventId, Probed, ProbeSkipped, ReferenceBanked, ReviewersUninformative, State
 from meshheal.network import Produce, Reviewed, ReviewIt, TakeDuty
+from meshheal.opinion import Opinion
 from meshheal.recovery import Bank, Candidate, Reference, Schedule, on_duty
 from meshheal.reviewers import Calibration
 from meshheal.rng import Stream, number

@@ -6,8 +6,9 @@ from collections.abc import Collection, Mapping, Sequence
 from math import log
 from typing import Any
 
-from meshheal.beliefs import Beliefs, Neighbour
+from meshheal.beliefs import Beliefs
 from meshheal.config import Routing as Settings
+from meshheal.opinion import Neighbour
 from meshheal.reviewers import ReviewerWatch
 from meshheal.rng import mix
 from meshheal.types import ANY, Ability, AgentId

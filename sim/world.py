@@ -7,13 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from msgspec import Struct
 
 from meshheal.agent import Agent, Method
-from meshheal.beliefs import Beliefs, Neighbour
+from meshheal.beliefs import Beliefs
 from meshheal.calls import Binding, Caller, Recall
 from meshheal.config import Settings
 from meshheal.events import Log
 from meshheal.journal import Journal
 from meshheal.model import PURPOSES, Model
 from meshheal.network import Network
+from meshheal.opinion import Neighbour
 from meshheal.rng import number
 from meshheal.types import ANY, Ability, AgentId, Task, TaskId
 from sim.faults import AnyFault, BackendSwap, Crash, Swap, TimedSwap

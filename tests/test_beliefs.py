@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from meshheal.beliefs import Beliefs, Change, Neighbour, Shadowed, Withheld
+from meshheal.beliefs import Beliefs, Change, Shadowed, Withheld
 from meshheal.config import Settings
+from meshheal.opinion import Neighbour
 from meshheal.rng import Stream
 from meshheal.types import ReviewRecord
 

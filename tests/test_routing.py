@@ -10,11 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scripted import ABILITIES, Played, Script, make_world
 
-from meshheal.beliefs import Beliefs, Neighbour
+from meshheal.beliefs import Beliefs
 from meshheal.config import Routing as Limits
 from meshheal.config import Settings
 from meshheal.errors import InternalError
 from meshheal.events import FirstLook, ModelCalled, ProducerAsked, TaskForwarded, TaskSettled
+from meshheal.opinion import Neighbour
 from meshheal.reviewers import ReviewerWatch
 from meshheal.rng import number
 from meshheal.routing import FAR, Routing

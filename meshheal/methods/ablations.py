@@ -13,11 +13,12 @@ from typing import Any
 from msgspec.structs import replace
 
 from meshheal.agent import Agent, Work
-from meshheal.beliefs import Beliefs, Finding, Neighbour
+from meshheal.beliefs import Beliefs, Finding
 from meshheal.config import Settings
 from meshheal.methods.meshheal import ladder, share
 from meshheal.methods.parts import nobody, produced
 from meshheal.network import Settled
+from meshheal.opinion import Neighbour
 from meshheal.reference import Stratum, Tally, stratum_of
 from meshheal.types import Ability, AgentId, ReviewRecord
 

@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from meshheal.beliefs import Beliefs, Finding, Neighbour, Opinion
+from meshheal.beliefs import Beliefs, Finding
 from meshheal.config import Settings
+from meshheal.opinion import Neighbour, Opinion
 from meshheal.types import Ability, AgentId, ReviewRecord
 
 _REMEMBERED = 4096

@@ -16,10 +16,11 @@ from math import log, sqrt
 from typing import Any
 
 from meshheal.agent import Agent, Work
-from meshheal.beliefs import Beliefs, Change, Finding, Neighbour
+from meshheal.beliefs import Beliefs, Change, Finding
 from meshheal.config import Settings
 from meshheal.methods.parts import asked, nobody, review, settled, share_score
 from meshheal.network import Settled
+from meshheal.opinion import Neighbour
 from meshheal.rng import Stream
 from meshheal.types import Ability, AgentId, ReviewRecord
 
