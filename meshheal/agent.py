@@ -1,4 +1,4 @@
-"""Agent: serves its peers, holds its beliefs, coordinates tasks by the method it was given, forwards the others."""
+"""Agent: holds its beliefs, coordinates tasks by the method it was given, forwards the others, has its peers served."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any, Protocol, TypeVar
 
 from msgspec import Struct
 
-from meshheal import answers, likelihood, prompts, reply
+from meshheal import answers, reply
 from meshheal.beliefs import Beliefs, Change, Moved, Shadowed, Withheld
-from meshheal.calls import Called, Caller
+from meshheal.calls import Caller
 from meshheal.config import Settings
 from meshheal.errors import InternalError, NetworkError
 from meshheal.events import (
@@ -31,13 +31,10 @@ from meshheal.journal import Journal
 from meshheal.network import (
     Advert,
     Consult,
-    Consulted,
     Forward,
     Network,
     Notice,
     Produce,
-    Produced,
-    Reviewed,
     ReviewIt,
     Settled,
     TakeDuty,
@@ -51,7 +48,8 @@ from meshheal.review import Ladder
 from meshheal.reviewers import ReviewerWatch
 from meshheal.rng import number
 from meshheal.routing import FAR, Routing
-from meshheal.types import Ability, AgentId, Answer, ReviewRecord, Score, Task, Unscored, Usage
+from meshheal.service import Service
+from meshheal.types import Ability, AgentId, Answer, ReviewRecord, Task, Usage
 
 
 class Method(Protocol):
@@ -122,6 +120,7 @@ class Agent:
         self.network = network
         self.journal = journal
         self.caller = caller
+        self.service = Service(me.id, settings.review, caller)
         self.ladder = Ladder(settings.review)
         self.beliefs = beliefs
         self.watch = ReviewerWatch(len(neighbours), settings.review.reject_at)
@@ -147,13 +146,13 @@ class Agent:
         """Answer one request of a peer: await it."""
         match message:
             case Produce():
-                return self.produce(message)
+                return self.service.produce(message)
             case ReviewIt():
-                return self.review(message)
+                return self.service.review(message)
             case TakeOver():
-                return self.take_over(message)
+                return self.service.take_over(message)
             case Consult():
-                return self.consult(message)
+                return self.service.consult(message)
             case Forward():
                 return self.coordinate(message.task, message.path, message.ttl, message.cause)
         return self._take(sender, message)
@@ -175,103 +174,6 @@ class Agent:
                     await self.advertise()
                 return True
         raise InternalError(f"agent {self.id} got a message it does not know: {type(message).__name__}")
-
-    async def produce(self, ask: Produce) -> Produced:
-        """Answer a task with the model bound to its ability."""
-        task = ask.task
-        done = await self.caller.call(
-            ask.purpose,
-            task.ability,
-            task.id,
-            self.id,
-            prompts.produce(task),
-            n=ask.n,
-            step=ask.step,
-            inputs=() if ask.cause is None else (ask.cause,),
-            probing=ask.purpose == "probe",
-        )
-        return Produced(done.texts[0] if done.texts else "", done.finish, done.usage, done.event, done.failure)
-
-    async def review(self, ask: ReviewIt) -> Reviewed:
-        """Score an answer; with opinions, having seen them."""
-        task, answer = ask.task, ask.answer
-        if self.settings.review.by == "likelihood":
-            return await self._weigh(ask)
-        opinions = [o for o in ask.opinions if isinstance(o, Score)]
-        messages = (
-            prompts.deliberate(task, answer.text, opinions) if ask.opinions else prompts.review(task, answer.text)
-        )
-        done = await self.caller.call(
-            "deliberate" if ask.opinions else "review",
-            task.ability,
-            task.id,
-            answer.producer,
-            messages,
-            n=ask.n,
-            samples=ask.samples,
-            step=ask.step,
-            inputs=() if ask.cause is None else (ask.cause,),
-            probing=ask.probing,
-        )
-        if done.failure:
-            return _unreviewed(done)
-        return Reviewed(tuple([prompts.read_review(t) for t in done.texts]), done.usage, done.event)
-
-    async def _weigh(self, ask: ReviewIt) -> Reviewed:
-        """Score an answer by how likely this agent's model finds it: against the other options, or as a rating."""
-        task, answer = ask.task, ask.answer
-        cloze = likelihood.cloze(task)
-        done = await self.caller.call(
-            "review",
-            task.ability,
-            task.id,
-            answer.producer,
-            prompts.rate(task, answer.text) if cloze is None else likelihood.endings(cloze),
-            n=ask.n,
-            step=ask.step,
-            inputs=() if ask.cause is None else (ask.cause,),
-            probing=ask.probing,
-            score="rating" if cloze is None else "endings",
-        )
-        if done.failure:
-            return _unreviewed(done)
-        if cloze is None:
-            review = likelihood.read_rating(done.texts[0])
-        else:
-            scale = self.settings.review.likelihood_scale
-            review = likelihood.review(task, answer.value, done.texts[0], scale)
-        return Reviewed((review,), done.usage, done.event)
-
-    async def take_over(self, ask: TakeOver) -> Produced:
-        """Answer a task anew, seeing a rejected answer and what was said against it."""
-        task = ask.task
-        done = await self.caller.call(
-            "takeover",
-            task.ability,
-            task.id,
-            self.id,
-            prompts.takeover(task, ask.answer.text, ask.criticisms),
-            step=ask.step,
-            inputs=() if ask.cause is None else (ask.cause,),
-        )
-        return Produced(done.texts[0] if done.texts else "", done.finish, done.usage, done.event, done.failure)
-
-    async def consult(self, ask: Consult) -> Consulted:
-        """Put a method's own prompt to the model bound to the task's ability."""
-        task = ask.task
-        done = await self.caller.call(
-            ask.purpose,
-            task.ability,
-            task.id,
-            self.id,
-            ask.messages,
-            n=ask.n,
-            samples=ask.samples,
-            step=ask.step,
-            inputs=() if ask.cause is None else (ask.cause,),
-            max_output=ask.max_output,
-        )
-        return Consulted(done.texts, done.finish, done.usage, done.event, done.failure)
 
     def memory(self, make: Callable[[], M]) -> M:
         """What the agent's method keeps here, made at the first use; after a restart, as the checkpoint has it."""
@@ -550,12 +452,6 @@ class Agent:
                     evidence=opinion.evidence,
                     reason="restored",
                 )
-
-
-def _unreviewed(done: Called) -> Reviewed:
-    """A review that the reviewer's model never wrote."""
-    reason = "timeout" if done.failure == "timeout" else "call_failed"
-    return Reviewed((Unscored(reason),), done.usage, done.event)
 
 
 _SETTLED_REMEMBERED = 256

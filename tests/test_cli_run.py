@@ -398,12 +398,12 @@ def test_an_interrupt_before_anything_runs_is_130_too(run, script, monkeypatch):
 
 
 def test_an_exception_in_an_agent_makes_the_run_invalid_and_ends_with_1(run, script, monkeypatch):
-    from meshheal.agent import Agent
+    from meshheal.service import Service
 
     async def broken(_self, _ask):
         raise ZeroDivisionError("a bug")
 
-    monkeypatch.setattr(Agent, "produce", broken)
+    monkeypatch.setattr(Service, "produce", broken)
     code, out, _ = run(script, "--json", *QUICK)
     assert code == 1
     assert json.loads(out)["valid"] is False
@@ -445,7 +445,7 @@ def test_an_interrupt_while_the_workers_are_still_starting_shows_no_traceback_of
         while process.poll() is None and not (tmp_path / "runs" / "latest").exists():
             pass
 
-    interrupted(tmp_path, directory_made)
+    assert "Traceback" not in interrupted(tmp_path, directory_made)
 
 
 def test_an_interrupt_while_the_command_is_still_being_loaded_shows_no_traceback(tmp_path):

@@ -55,7 +55,7 @@ class Killing(ClusterRun):
         os.kill(pid, signal.SIGKILL)
 
 
-def ends_once(events, n):
+def assert_ends_once(events, n):
     arrived = Counter(e.task for e in of(events, TaskArrived))
     assert arrived == Counter(e.task for e in of(events, TaskSettled))
     assert set(arrived.values()) == {1}
@@ -97,7 +97,7 @@ def test_hosts_killed_at_random_moments_come_back_and_every_task_ends_once(seed)
     run = Killing(made, log, placement=Placement(hosts=2), kills=kills)
     run.run()
     assert len(run.killed) == 2
-    ends_once(log.events, 130)
+    assert_ends_once(log.events, 130)
     assert not of(log.events, AgentFailed)
     assert Counter(e.agent for e in of(log.events, Crashed)) == Counter(e.agent for e in of(log.events, Restarted))
     assert len(of(log.events, Restarted)) == sum(run.where.count(h) for h in run.killed)
@@ -112,7 +112,7 @@ def test_a_restarted_host_has_the_evidence_of_its_last_checkpoint():
     made = make_world(120, faults=[swap(4, "foul-z", 5, 120)], settings=PROBING)
     run = Killing(made, log, placement=Placement(hosts=2), kills={90: 0})
     run.run()
-    ends_once(log.events, 120)
+    assert_ends_once(log.events, 120)
     back = [e for e in log.events if e.node in range(6) and run.where[e.node] == 0 and e.incarnation == 1]
     restored = {
         e.node for e in of(back, StateChanged) if e.reason == "restored" and e.agent == 4 and e.to == "excluded"
@@ -125,7 +125,7 @@ def test_a_restarted_host_has_the_evidence_of_its_last_checkpoint():
 def test_agents_may_have_a_host_each():
     log = MemoryLog()
     ClusterRun(make_world(8, size=3), log, placement=Placement(agents_per_host=1)).run()
-    ends_once(log.events, 8)
+    assert_ends_once(log.events, 8)
 
 
 @pytest.mark.conformance("ray")
@@ -254,7 +254,7 @@ def test_a_driver_that_was_killed_is_resumed_and_keeps_what_was_complete(tmp_pat
     assert whole(directory.log_path("meshheal", 0)) == kept
     for arm in directory.complete_arms():
         with LogFile(directory.log_path(*arm)) as log:
-            ends_once(list(log.events()), 60)
+            assert_ends_once(list(log.events()), 60)
     assert len(directory.complete_arms()) == 4
 
 

@@ -26,6 +26,7 @@ from meshheal.events import (
     TaskSettled,
 )
 from meshheal.prober import Prober
+from meshheal.service import Service
 from meshheal.trace.recorder import MemoryLog
 from sim.faults import Crash, Partition, Swap, check, swap
 from sim.links import LinkProfile, Links
@@ -36,7 +37,7 @@ ROUGH = LinkProfile(latency=0.3, latency_sigma=0.8, loss=0.05, duplicate=0.1)
 QUICK = {"limits": {"call_timeout": 20.0, "max_seconds": 200.0}, "evidence": {"ack_timeout": 3.0}}
 
 
-def ends_once(played, n):
+def assert_ends_once(played, n):
     arrived = Counter(e.task for e in played.of(TaskArrived))
     assert arrived == Counter(e.task for e in played.of(TaskSettled))
     assert arrived == Counter(e.task for e in played.of(TaskGraded))
@@ -70,7 +71,7 @@ def test_entry_agents_are_drawn_by_seed():
 @pytest.mark.parametrize("stream", [Closed(4), Poisson(0.5), Poisson(5.0)])
 def test_every_task_ends_once_with_many_in_flight_too(stream):
     played = Played(make_world(50, stream=stream, settings={"recovery": {"budget": 0.5}}))
-    ends_once(played, 50)
+    assert_ends_once(played, 50)
     times = {e.task: e.t for e in played.of(TaskArrived)}
     ends = {e.task: e.t for e in played.of(TaskSettled)}
     overlapping = sum(times[f"t{i + 1}"] < ends[f"t{i}"] for i in range(49))
@@ -250,7 +251,7 @@ def test_a_partition_cuts_between_its_groups_only_and_heals():
 
 def test_every_task_ends_once_over_links_that_lose_and_copy_messages():
     played = Played(make_world(80, links=ROUGH, settings=QUICK, seed=3))
-    ends_once(played, 80)
+    assert_ends_once(played, 80)
     assert played.of(MessageLost)
     assert not played.of(AgentFailed)
     right = sum(e.correct is True for e in played.of(TaskGraded))
@@ -278,7 +279,7 @@ def test_evidence_for_a_neighbour_that_never_answers_is_given_up_and_said_so():
 
 def test_a_partitioned_agent_is_routed_around_and_comes_back():
     played = Played(make_world(90, faults=[Partition(((0, 1, 2, 3, 4), (5,)), 20, 50)], settings=QUICK))
-    ends_once(played, 90)
+    assert_ends_once(played, 90)
     index, used = -1, Counter()
     for event in played.log.events:
         if isinstance(event, TaskArrived):
@@ -299,7 +300,7 @@ def crashing(n=60, agent=2, at=20, back=35, after=0.5, **options):
 
 def test_every_task_ends_once_though_agents_crash_and_restart():
     played = Played(crashing())
-    ends_once(played, 60)
+    assert_ends_once(played, 60)
     assert [e.agent for e in played.of(Crashed)] == [e.agent for e in played.of(Restarted)] == [2]
     assert not played.of(AgentFailed)
 
@@ -366,7 +367,7 @@ def test_a_restarted_agent_has_the_beliefs_of_its_last_checkpoint():
 def test_every_task_ends_exactly_once_whatever_crashes_when(seed, agent, at, length, after, links, stream):
     faults = [Crash(agent, at, at + length, after), Crash((agent + 1) % 6, at + 2, at + length + 3, after / 2)]
     played = Played(make_world(40, faults=faults, links=links, stream=stream, settings=QUICK, seed=seed))
-    ends_once(played, 40)
+    assert_ends_once(played, 40)
     ids = [e.id for e in played.log.events]
     assert len(ids) == len(set(ids))
     assert not played.of(AgentFailed)
@@ -375,7 +376,7 @@ def test_every_task_ends_exactly_once_whatever_crashes_when(seed, agent, at, len
 # --- errors ---
 
 
-def broken_once(monkeypatch, error, cls=Agent, name="review", at=3):
+def broken_once(monkeypatch, error, cls, name, at=3):
     original, calls = getattr(cls, name), [0]
 
     async def breaks(self, *args, **kwargs):
@@ -392,11 +393,15 @@ MODES = pytest.mark.parametrize("links", [LinkProfile(), LinkProfile(latency=0.1
 
 
 @MODES
-@pytest.mark.parametrize("where", ["review", "produce", "coordinate", "share"])
-def test_an_exception_in_an_agent_is_in_the_log_and_does_not_end_the_run_of_the_others(monkeypatch, links, where):
-    broken_once(monkeypatch, ZeroDivisionError("a bug"), name=where)
+@pytest.mark.parametrize(
+    ("part", "method"), [(Service, "review"), (Service, "produce"), (Agent, "coordinate"), (Agent, "share")]
+)
+def test_an_exception_in_an_agent_is_in_the_log_and_does_not_end_the_run_of_the_others(
+    monkeypatch, links, part, method
+):
+    broken_once(monkeypatch, ZeroDivisionError("a bug"), part, method)
     played = Played(make_world(12, links=links, settings=QUICK))
-    ends_once(played, 12)
+    assert_ends_once(played, 12)
     (failed,) = played.of(AgentFailed)
     assert "ZeroDivisionError: a bug" in failed.error
     assert sum(e.correct is True for e in played.of(TaskGraded)) >= 11
@@ -411,13 +416,13 @@ def test_an_exception_while_probing_does_not_end_the_run_either(monkeypatch, lin
     played = Played(
         make_world(60, script=script, links=links, settings={**QUICK, "recovery": {"burst": 4, "budget": 0.0}})
     )
-    ends_once(played, 60)
+    assert_ends_once(played, 60)
     assert len(played.of(AgentFailed)) == 1
 
 
 @pytest.mark.conformance("local", "realtime")  # looks into its own process
 def test_a_task_that_its_agent_could_not_finish_fails_visibly(monkeypatch):
-    broken_once(monkeypatch, ZeroDivisionError("a bug"), name="coordinate", at=1)
+    broken_once(monkeypatch, ZeroDivisionError("a bug"), Agent, "coordinate", at=1)
     played = Played(make_world(3))
     assert played.outcome("t0").outcome == "failed"
     assert played.outcome("t0").node == -1
@@ -426,9 +431,9 @@ def test_a_task_that_its_agent_could_not_finish_fails_visibly(monkeypatch):
 
 @MODES
 @pytest.mark.parametrize("error", [TraceError("disk full"), ReplayDivergence("other call"), UsageError("not recorded")])
-@pytest.mark.parametrize("where", ["review", "produce", "coordinate"])
-def test_what_the_harness_suffers_ends_the_run_and_is_not_blamed_on_an_agent(monkeypatch, links, error, where):
-    broken_once(monkeypatch, error, name=where)
+@pytest.mark.parametrize(("part", "method"), [(Service, "review"), (Service, "produce"), (Agent, "coordinate")])
+def test_what_the_harness_suffers_ends_the_run_and_is_not_blamed_on_an_agent(monkeypatch, links, error, part, method):
+    broken_once(monkeypatch, error, part, method)
     log = MemoryLog()
     run = LocalRun(make_world(12, links=links, settings=QUICK), log)
     with pytest.raises(type(error), match=str(error)):
@@ -465,7 +470,7 @@ def test_a_model_that_fails_now_and_then_is_something_agents_suffer():
         for purpose in ("produce", "review", "deliberate", "takeover", "probe"):
             script.say(now_and_then, purpose, agent)
     played = Played(make_world(40, script=script))
-    ends_once(played, 40)
+    assert_ends_once(played, 40)
     assert not played.of(AgentFailed)
     assert {c.failure for c in played.calls()} == {"", "overloaded"}
 

@@ -26,6 +26,7 @@ from meshheal.events import (
 from meshheal.experiment import Arm, Experiment, prepare, world
 from meshheal.network import Produce
 from meshheal.prober import Prober
+from meshheal.service import Service
 from meshheal.trace.recorder import MemoryLog
 from sim.faults import Crash, Partition, check, swap, timed_swap
 from sim.links import LinkProfile
@@ -197,9 +198,11 @@ def test_a_text_that_no_json_can_hold_crosses_hosts_unchanged():
 
 
 @pytest.mark.parametrize("hosts", [1, 3])
-@pytest.mark.parametrize("where", ["review", "produce", "coordinate", "share"])
-def test_an_exception_in_an_agent_is_in_the_log_and_ends_no_other_agents_work(monkeypatch, hosts, where):
-    broken_once(monkeypatch, ZeroDivisionError("a bug"), name=where)
+@pytest.mark.parametrize(
+    ("part", "method"), [(Service, "review"), (Service, "produce"), (Agent, "coordinate"), (Agent, "share")]
+)
+def test_an_exception_in_an_agent_is_in_the_log_and_ends_no_other_agents_work(monkeypatch, hosts, part, method):
+    broken_once(monkeypatch, ZeroDivisionError("a bug"), part, method)
     events = played(make_world(12), hosts=hosts)
     (failed,) = of(events, AgentFailed)
     assert "ZeroDivisionError: a bug" in failed.error
@@ -231,9 +234,9 @@ def test_an_exception_while_probing_does_not_end_the_run(monkeypatch):
 
 @pytest.mark.parametrize("hosts", [1, 3])
 @pytest.mark.parametrize("error", [TraceError("disk full"), ReplayDivergence("other call"), UsageError("not recorded")])
-@pytest.mark.parametrize("where", ["review", "produce", "coordinate"])
-def test_what_the_harness_suffers_ends_the_run(monkeypatch, error, where, hosts):
-    broken_once(monkeypatch, error, name=where)
+@pytest.mark.parametrize(("part", "method"), [(Service, "review"), (Service, "produce"), (Agent, "coordinate")])
+def test_what_the_harness_suffers_ends_the_run(monkeypatch, error, part, method, hosts):
+    broken_once(monkeypatch, error, part, method)
     log = MemoryLog()
     with pytest.raises(type(error), match=str(error)):
         RealtimeRun(make_world(12), log, hosts=hosts).run()

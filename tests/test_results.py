@@ -35,7 +35,7 @@ def test_every_metric_has_mean_sd_interval_and_n():
 
 def test_nothing_in_it_is_infinite_or_not_a_number():
     found = one([seed(0, detection=[Detection(0, 0, 5)], observations_healthy=100)])
-    json.dumps(found, allow_nan=False)
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
 
 
 def test_a_censored_delay_enters_the_mean_at_the_length_of_its_window():

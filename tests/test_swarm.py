@@ -176,20 +176,20 @@ def test_weather_comes_and_goes() -> None:
 # --- the swarm -------------------------------------------------------------------------------------------------------
 
 
-def _held(seeds: range) -> None:
+def assert_held(seeds: range) -> None:
     wrong = [(v.seed, x.line()) for v in (run(s, twice=s % 6 == 0) for s in seeds) for x in v.violations]
     assert wrong == [], "repeat with: " + "; ".join(sorted({f"meshheal swarm --seed {s}" for s, _ in wrong}))
 
 
 @pytest.mark.parametrize("first", [0, 4, 8])
 def test_twelve_worlds_hold_everything(first: int) -> None:
-    _held(range(first, first + 4))
+    assert_held(range(first, first + 4))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(12, 72, 10))
 def test_sixty_more_worlds_hold_everything(first: int) -> None:
-    _held(range(first, first + 10))
+    assert_held(range(first, first + 10))
 
 
 # --- the command -----------------------------------------------------------------------------------------------------

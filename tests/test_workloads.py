@@ -177,7 +177,7 @@ def test_a_task_of_another_workload_is_refused() -> None:
 # --- bad data --------------------------------------------------------------------------------------------
 
 
-def _bad(name: str, path: Path, *wanted: str) -> None:
+def assert_refused(name: str, path: Path, *wanted: str) -> None:
     with pytest.raises(UsageError) as caught:
         load(name, path)
     message = str(caught.value)
@@ -189,54 +189,54 @@ def _bad(name: str, path: Path, *wanted: str) -> None:
 @pytest.mark.parametrize("name", ["math", "mmlu_pro", "bbh"])
 def test_a_missing_file_is_named_in_one_line(name: str, tmp_path: Path) -> None:
     missing = tmp_path / "boolean_expressions.json"
-    _bad(name, missing, "boolean_expressions.json", "no such file")
+    assert_refused(name, missing, "boolean_expressions.json", "no such file")
 
 
 @pytest.mark.parametrize("name", ["math", "mmlu_pro", "bbh"])
 def test_an_empty_file_is_named_in_one_line(name: str, tmp_path: Path) -> None:
     path = tmp_path / "word_sorting.json"
     path.write_text("")
-    _bad(name, path, "word_sorting.json", "empty")
+    assert_refused(name, path, "word_sorting.json", "empty")
 
 
 def test_a_math_file_cut_in_the_middle_names_file_and_line(tmp_path: Path) -> None:
     path = tmp_path / "test.jsonl"
     row = json.dumps({"problem": "?", "level": "Level 1", "type": "Algebra", "solution": "\\boxed{1}"})
     path.write_text(f"{row}\n{row}\n{row[:40]}")
-    _bad("math", path, "test.jsonl", "line 3", "cut off")
+    assert_refused("math", path, "test.jsonl", "line 3", "cut off")
 
 
 def test_an_outputs_file_cut_in_the_middle_names_file_and_line(tmp_path: Path) -> None:
     path = tmp_path / "model_outputs_x.json"
     path.write_text(json.dumps([_row(1), _row(2)], indent=1)[:-60])
-    _bad("mmlu_pro", path, "model_outputs_x.json", "cut off at line")
+    assert_refused("mmlu_pro", path, "model_outputs_x.json", "cut off at line")
     archive = tmp_path / "model_outputs_y.zip"
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as z:
         z.writestr("model_outputs_y.json", json.dumps([_row(1), _row(2)]))
     archive.write_bytes(archive.read_bytes()[:-80])
-    _bad("mmlu_pro", archive, "model_outputs_y.zip", "cut off or damaged")
+    assert_refused("mmlu_pro", archive, "model_outputs_y.zip", "cut off or damaged")
 
 
 def test_a_file_of_another_format_says_what_is_missing(tmp_path: Path) -> None:
     path = tmp_path / "word_sorting.json"
     path.write_text('{"a": 1}')
-    _bad("bbh", path, "word_sorting.json", "expected format", "examples")
-    _bad("mmlu_pro", path, "expected format")
+    assert_refused("bbh", path, "word_sorting.json", "expected format", "examples")
+    assert_refused("mmlu_pro", path, "expected format")
     path = tmp_path / "test.jsonl"
     path.write_text('{"a": 1}')
-    _bad("math", path, "line 1", "expected format", "problem")
+    assert_refused("math", path, "line 1", "expected format", "problem")
     path.write_text('{"problem": "?", "level": "Level 9", "type": "Algebra", "solution": "\\\\boxed{1}"}')
-    _bad("math", path, "line 1", "Level 9")
+    assert_refused("math", path, "line 1", "Level 9")
     path.write_text('{"problem": "?", "level": "Level 1", "type": "Cooking", "solution": "\\\\boxed{1}"}')
-    _bad("math", path, "line 1", "Cooking")
+    assert_refused("math", path, "line 1", "Cooking")
     path.write_bytes(b'{"problem": "\xff\xfe"}')
-    _bad("math", path, "line 1")
+    assert_refused("math", path, "line 1")
 
 
 def test_a_folder_without_the_files_says_so(tmp_path: Path) -> None:
-    _bad("bbh", tmp_path, "none of BBH's 27")
-    _bad("mmlu_pro", tmp_path, "no model_outputs_")
-    _bad("math", tmp_path, "test.jsonl", "no such file")
+    assert_refused("bbh", tmp_path, "none of BBH's 27")
+    assert_refused("mmlu_pro", tmp_path, "no model_outputs_")
+    assert_refused("math", tmp_path, "test.jsonl", "no such file")
 
 
 def test_unknown_names_and_counts_are_refused_in_one_line() -> None:
