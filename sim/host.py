@@ -16,18 +16,17 @@ from meshheal.events import EventId, Log, MessageLost
 from meshheal.network import Forward, Settled, Tell, unreached
 from meshheal.types import AgentId, Task
 from sim.bounded import bounded
+from sim.exchange import Exchange, Post
 from sim.faults import BackendSwap
 from sim.harness import HARNESS_ERRORS, note_failure
 from sim.traffic import Traffic
-from sim.wire import Batch, HostId, HostLost, Inbox, Missing, Outbox, Parcel, Refused
+from sim.wire import Batch, HostId, Missing, Parcel, Refused
 from sim.world import World
 
 T = TypeVar("T")
 Work = Coroutine[Any, Any, T]
 Note = Callable[..., object]
 """Writes an event of the harness: called with its kind, the task's id, and its fields."""
-Post = Callable[[HostId, Batch], Awaitable[None]]
-"""Carries a batch to another host; returns once it is accepted there, raises `HostLost` where it will not be."""
 
 
 class Due(Struct, frozen=True, order=True):
@@ -63,7 +62,7 @@ class HostNetwork:
         host = self._host
         host.count(self._me, (to,), message)
         if host.where[to] != host.id:
-            return await host.ask_there(self._me, host.where[to], (to,), message, timeout)
+            return await host.exchange.ask(self._me, host.where[to], (to,), message, timeout)
         return await host.ask_here(self._me, to, message, timeout)
 
     async def tell(self, to: Sequence[AgentId], message: Any, timeout: float) -> list[AgentId]:
@@ -99,8 +98,7 @@ class HostNetwork:
 class Host:
     """Agents of a world on this process' event loop. A driver tells it the beats, swaps and tasks.
 
-    Requests between hosts carry ids and are served once however often they arrive; a reply that was lost with its host is
-    a `NetworkError` for whoever waits. An exception in an agent is an event and ends no other agent's work; what the
+    What hosts say to one another is `exchange`'s. An exception in an agent is an event and ends no other agent's work; what the
     harness suffers (no log, no record) is raised by `broken`.
     """
 
@@ -131,7 +129,6 @@ class Host:
         self.broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._log = log
         self._note = note
-        self._post = post
         self._adjacent = [frozenset(n) for n in world.neighbours]
         self._public = [self.world.neighbour(a) for a in range(world.size)]
         self._down: set[AgentId] = set()
@@ -147,12 +144,8 @@ class Host:
         self._loose = False
         self._idle = asyncio.Event()
         self._idle.set()
-        self._asked = 0
         self._touched: set[AgentId] = set(self._incarnations)
-        self._pending: dict[int, tuple[HostId, asyncio.Future[Any]]] = {}
-        self._outboxes: dict[HostId, Outbox] = {}
-        self._inbox = Inbox()
-        self._known: dict[HostId, int] = {}
+        self.exchange = Exchange(id, incarnation, now, post, self.start, self._answer)
         self.agents: dict[AgentId, Agent] = {a: self._build(a) for a in self._incarnations}
 
     def _build(self, agent: AgentId) -> Agent:
@@ -249,15 +242,15 @@ class Host:
 
     async def peer_lost(self, host: HostId) -> None:
         """Another host died: what was asked of it will not be answered."""
-        for id, (asked, reply) in list(self._pending.items()):
-            if asked == host and not reply.done():
-                reply.set_result(Refused(f"host {host} was lost"))
-                del self._pending[id]
+        self.exchange.lost(host)
+
+    async def deliver(self, batch: Batch) -> None:
+        """Take in what another host sent."""
+        self.exchange.deliver(batch)
 
     async def close(self) -> None:
         """End all work, and the models' connections."""
-        for box in self._outboxes.values():
-            box.close()
+        self.exchange.close()
         tasks = [t for owned in self._tasks.values() for t in owned]
         for task in tasks:
             task.cancel()
@@ -430,92 +423,27 @@ class Host:
         self, sender: AgentId, host: HostId, to: list[AgentId], message: Tell, timeout: float
     ) -> list[AgentId]:
         try:
-            reply = await self.ask_there(sender, host, tuple(to), message, timeout)
+            reply = await self.exchange.ask(sender, host, tuple(to), message, timeout)
         except NetworkError:
             return to
         return list(reply.agents)
 
-    async def ask_there(
-        self, sender: AgentId, host: HostId, to: tuple[AgentId, ...], message: Any, timeout: float
-    ) -> Any:
-        """Send a request to another host and wait for its reply."""
-        self._asked = id = self._asked + 1
-        loop = asyncio.get_running_loop()
-        reply: asyncio.Future[Any] = loop.create_future()
-        self._pending[id] = (host, reply)
-        late = loop.call_later(timeout, _expire, reply, f"agent {to[0]} did not reply within {timeout} s")
-        try:
-            await self.outbox(host).put(Parcel(id, sender, to, message))
-            body = await reply
-        finally:
-            late.cancel()
-            self._pending.pop(id, None)
-        if isinstance(body, Refused):
-            raise NetworkError(body.reason)
-        return body
-
-    def outbox(self, host: HostId) -> Outbox:
-        """Where parcels for another host gather."""
-        found = self._outboxes.get(host)
-        if found is None:
-            found = self._outboxes[host] = Outbox(
-                lambda parcels: self._send(host, parcels), lambda parcels: self._undelivered(host, parcels)
-            )
-        return found
-
-    async def _send(self, host: HostId, parcels: list[Parcel]) -> None:
-        if self._post is None:
-            raise HostLost(f"host {host} is not to be reached from here")
-        await self._post(host, Batch(self.id, self.incarnation, self.now(), parcels))
-
-    def _undelivered(self, host: HostId, parcels: Sequence[Parcel]) -> None:
-        for parcel in parcels:
-            if parcel.to and parcel.id in self._pending:
-                reply = self._pending[parcel.id][1]
-                if not reply.done():
-                    reply.set_result(Refused(f"host {host} cannot be reached"))
-
-    async def deliver(self, batch: Batch) -> None:
-        """Take in what another host sent: replies at once, requests as work of their own."""
-        if batch.incarnation > self._known.setdefault(batch.host, batch.incarnation):
-            self._known[batch.host] = batch.incarnation
-            await self.peer_lost(batch.host)
-        for parcel in batch.parcels:
-            if not parcel.to:
-                found = self._pending.get(parcel.id)
-                if found is not None and not found[1].done():
-                    found[1].set_result(parcel.body)
-                continue
-            key = (batch.host, batch.incarnation, parcel.id)
-            if self._inbox.first_time(key):
-                self.start(parcel.to[0], self._answer(batch.host, key, parcel))
-            elif (body := self._inbox.reply(key)) is not None:
-                self.outbox(batch.host).post(Parcel(parcel.id, parcel.sender, (), body))
-
-    async def _answer(self, host: HostId, key: tuple[HostId, int, int], parcel: Parcel) -> None:
+    async def _answer(self, parcel: Parcel) -> Any:
+        """The reply to a request of another host. Raises what the harness suffers here: the run ends."""
         message: Any = parcel.body
-        body: Any
         try:
             if isinstance(message, Tell):
-                body = Missing(tuple(self._take_in(parcel.to, message)))
+                missing = self._take_in(parcel.to, message)
                 await self._reactions_done()
-            elif isinstance(message, Forward):
-                work = self._serve(parcel.sender, parcel.to[0], message)
-                await asyncio.wait([work])
-                body = Refused(f"agent {parcel.to[0]} went down") if work.cancelled() else work.result()
-            else:
-                body = await self._serving(parcel.sender, parcel.to[0], message)
+                return Missing(tuple(missing))
+            if not isinstance(message, Forward):
+                return await self._serving(parcel.sender, parcel.to[0], message)
+            # A task of its own, which whoever forwards the same task meanwhile shares.
+            work = self._serve(parcel.sender, parcel.to[0], message)
+            await asyncio.wait([work])
+            return Refused(f"agent {parcel.to[0]} went down") if work.cancelled() else work.result()
         except asyncio.CancelledError:
-            body = Refused(f"agent {parcel.to[0]} went down")
-        except HARNESS_ERRORS:
-            return  # the run ends
-        self._inbox.replied(key, body)
-        self.outbox(host).post(Parcel(parcel.id, parcel.sender, (), body))
-
-
-def _expire(reply: asyncio.Future[Any], reason: str) -> None:
-    if not reply.done():
-        reply.set_result(Refused(reason))
+            return Refused(f"agent {parcel.to[0]} went down")
 
 
 async def _run(action: Callable[[], Awaitable[None]]) -> None:
