@@ -60,6 +60,12 @@ def test_none_seen_gives_a_bound_and_not_a_dash():
     assert cell({"mean": None, "ci95": [1500.0, None], "n": 0}, 0) == "none seen, at least 1,500"
 
 
+def test_a_suites_table_leaves_out_what_was_measured_of_no_method():
+    found = suite()
+    found["columns"] = ["accuracy_degraded", "degraded_minus_twin", "tokens_per_task"]
+    assert of_suite(found) == of_suite(suite())
+
+
 @pytest.mark.parametrize("kind", ["simulated", "recorded", "live"])
 def test_every_table_says_what_its_models_are(kind):
     for table in (*tables(content([kind])), of_suite(suite(natures=[kind]))):

@@ -165,13 +165,19 @@ def _p(value: float | None) -> str:
 
 
 def of_suite(content: Mapping[str, Any]) -> Table:
-    """One row for each experiment and method, the suite's measures as columns."""
-    measures = [find(name) for name in content["columns"]]
-    rows: list[tuple[str, ...]] = []
-    for label, one in content["experiments"].items():
-        for method, arm in one["arms"].items():
-            cells = (cell(arm["summary"].get(m.name), m.digits) for m in measures)
-            rows.append((label, marked(one, method), *cells))
+    """One row for each experiment and method, the suite's measures as columns; without those that nothing was measured of."""
+    arms = [
+        (label, marked(one, method), arm["summary"])
+        for label, one in content["experiments"].items()
+        for method, arm in one["arms"].items()
+    ]
+    measures, columns = [], []
+    for measure in (find(name) for name in content["columns"]):
+        column = [cell(summary.get(measure.name), measure.digits) for *_, summary in arms]
+        if any(c != NONE for c in column):
+            measures.append(measure)
+            columns.append(column)
+    rows = [(label, method, *cells) for (label, method, _), *cells in zip(arms, *columns, strict=True)]
     found = list(content["experiments"].values())
     seeds = sorted({len(one["seeds"]) for one in found})
     n = f"{seeds[0]} seed{'s' * (seeds[0] != 1)}" if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]} seeds"
